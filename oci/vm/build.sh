@@ -4,11 +4,11 @@
 #   containerd-shim-podvm-v1  podd-vm-agent  podd-vm-image  vm/uml/{kernel,initrd,...}
 # With qemu also an image for QEMU, vm/qemu, of the kernel package linux-image-cloud-amd64 of this machine's release.
 #
-# The kernel is the package user-mode-linux of the Debian release UML_SUITE (default sid), with that release's libc:
-# kernels before 6.13 do not start on processors with AMX, whose registers are larger than they expect. Nothing is
-# installed. The packages are kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd)/vm-kernel: a kernel that works
-# stays, whatever the release moves to. UML_REFRESH=1 takes the release's present one, and keeps the old one if that cannot
-# be fetched.
+# The kernel is the package user-mode-linux of the Debian release UML_SUITE (default sid), with that release's libc and
+# virtiofsd: kernels before 6.13 do not start on processors with AMX, whose registers are larger than they expect.
+# Nothing is installed. The packages are kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd)/vm-kernel: a
+# kernel that works stays, whatever the release moves to. UML_REFRESH=1 takes the release's present one, and keeps the
+# old one if that cannot be fetched.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$here/../.." && pwd)/bin
@@ -49,16 +49,16 @@ mkdir -p "$bin" "$cache"
 cd "$here"
 CGO_ENABLED=0 go build -mod=readonly -trimpath -ldflags '-s -w' -o "$bin/" ./cmd/...
 uml=$cache/uml-$suite
-[ -d "$uml" ] && [ -z "${UML_REFRESH:-}" ] || {
+[ -x "$uml/usr/libexec/virtiofsd" ] && [ -z "${UML_REFRESH:-}" ] || {
 	echo "fetching the package user-mode-linux of Debian $suite (once; kept in $cache)"
-	if fetch "$suite" "$uml.$$" user-mode-linux libc6; then
+	if fetch "$suite" "$uml.$$" user-mode-linux libc6 libgcc-s1 virtiofsd libseccomp2 libcap-ng0; then
 		rm -rf "$uml"
 		mv -T "$uml.$$" "$uml" 2>/dev/null || rm -rf "$uml.$$" # as above
 	elif [ -d "$uml" ]; then
 		echo "vm: using the kernel that was fetched before" >&2
 	else
-		echo "vm: without a mirror, extract both packages of another machine: dpkg-deb -x user-mode-linux_*.deb $uml;" \
-			"dpkg-deb -x libc6_*.deb $uml" >&2
+		echo "vm: without a mirror, extract the packages user-mode-linux, libc6, libgcc-s1, virtiofsd, libseccomp2" \
+			"and libcap-ng0 of another machine, each by dpkg-deb -x FILE $uml" >&2
 		exit 1
 	fi
 }

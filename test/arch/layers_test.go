@@ -37,7 +37,7 @@ var layers = []layer{
 	{"oci/vm/shim",
 		[]string{"oci/vm/guest/env", "oci/vm/image", "oci/vm/jail", "oci/vm/kernel", "oci/vm/vmm", "oci/vm/wire"},
 		"the shim of a pod's machine; it is called by containerd's protocol, so it imports nothing of podd"},
-	{"oci/vm/cmd", []string{"oci/vm/guest", "oci/vm/image", "oci/vm/shim", "oci/vm/vmm"}, "wiring"},
+	{"oci/vm/cmd", []string{"oci/vm/guest", "oci/vm/image", "oci/vm/jail", "oci/vm/shim", "oci/vm/vmm"}, "wiring"},
 	{"oci/cgroups", []string{"oci/process"},
 		"cgroups are read, limited, killed and removed by path or process, whatever runs in them"},
 	// The ground floor: it belongs to no mechanism, and each mechanism may import it.

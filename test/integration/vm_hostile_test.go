@@ -124,10 +124,10 @@ func hostileImages(t *testing.T) string {
 			t.Fatal(err)
 		}
 		initrd := images.InitialFileSystem(agent, images.InitialFile{Name: "mode", Mode: 0o100644, Data: []byte(mode)})
-		if err := os.WriteFile(filepath.Join(image, "initrd"), initrd, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(image, "initrd"), initrd, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"kernel", "lib", "lib64"} {
+		for _, name := range []string{"kernel", "virtiofsd", "lib", "lib64"} {
 			if err := os.Symlink(filepath.Join(guest, name), filepath.Join(image, name)); err != nil {
 				t.Fatal(err)
 			}

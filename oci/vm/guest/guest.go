@@ -64,8 +64,9 @@ func newAgent(line *line) (*agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ttrpc: %w", err)
 	}
-	task.RegisterTTRPCTaskService(server, taskService{service, newGroups(cgroupRoot), a.host.tellOOM})
+	task.RegisterTTRPCTaskService(server, taskService{service, newGroups(cgroupRoot), a.host.tellOOM, dropCaches})
 	go reapChildren()
+	go boundCaches()
 	if a.host.session, err = wire.Guest(line, os.Stderr); err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}

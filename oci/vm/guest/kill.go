@@ -20,6 +20,8 @@ type taskService struct {
 	groups *groups
 	// tellOOM reports an out-of-memory kill in a container to the host; it returns after a timeout at the latest.
 	tellOOM func(id string)
+	// forget has the kernel forget the files that nothing uses.
+	forget func()
 }
 
 // Kill sends a signal. A command that is killed takes its descendants along: a probe that timed out must leave nothing.

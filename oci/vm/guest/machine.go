@@ -36,8 +36,7 @@ func prepareMachine() error {
 	if err := enableControllers(); err != nil {
 		return err
 	}
-	kind, source, _ := strings.Cut(os.Getenv(env.Share), ":")
-	return shareMount(kind, source).mount()
+	return mount{env.ShareTag, env.SharedDir, "virtiofs", 0, ""}.mount()
 }
 
 // leaveInitramfs makes a mount of the root directory the root: nothing can pivot_root(2) away from the first mount.
@@ -89,14 +88,6 @@ func deviceLinks() map[string]string {
 		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1",
 		"/dev/stderr": "/proc/self/fd/2",
 	}
-}
-
-// shareMount is the mount of the host's directory.
-func shareMount(kind, source string) mount {
-	if kind == "hostfs" { // its source is an option
-		return mount{"none", env.SharedDir, kind, 0, source}
-	}
-	return mount{source, env.SharedDir, kind, 0, ""}
 }
 
 func (m mount) mount() error {

@@ -86,6 +86,7 @@ func (s taskService) Delete(ctx context.Context, r *task.DeleteRequest) (*task.D
 	out, err := s.TTRPCTaskService.Delete(ctx, r)
 	if err == nil && r.GetExecID() == "" {
 		s.groups.forget(r.GetID())
+		s.forget()
 	}
 	return out, err
 }

@@ -55,7 +55,7 @@ func TestExitAfterOOM(t *testing.T) {
 				}
 			}
 			var told []string
-			s := taskService{ended{}, newGroups(root), func(id string) { told = append(told, id) }}
+			s := taskService{ended{}, newGroups(root), func(id string) { told = append(told, id) }, func() {}}
 			s.groups.dirs["c"] = root
 			out, err := s.Wait(t.Context(), &task.WaitRequest{ID: "c", ExecID: c.exec})
 			if err != nil || out.GetExitStatus() != 137 {
@@ -77,7 +77,7 @@ func TestGroupIsNoted(t *testing.T) {
 	if err != nil {
 		t.Skipf("this host has no cgroup v2, as guests have: %v", err)
 	}
-	s := taskService{ended{}, newGroups("/groups"), nil}
+	s := taskService{ended{}, newGroups("/groups"), nil, nil}
 	if _, err := s.Create(t.Context(), &task.CreateTaskRequest{ID: "c"}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -15,8 +14,9 @@ import (
 
 // Names of the files of an image, below <directory>/<driver>.
 const (
-	KernelFile = "kernel"
-	InitrdFile = "initrd"
+	KernelFile    = "kernel"
+	InitrdFile    = "initrd"
+	VirtiofsdFile = "virtiofsd"
 )
 
 // Config names the parts of an image.
@@ -26,11 +26,13 @@ type Config struct {
 	// Kernel is the file to boot: linux.uml for User-Mode Linux, a vmlinuz for QEMU. For a kernel that is a program of
 	// the host, Root is the directory below which its shared libraries are; it is empty for others.
 	Kernel, Root string
+	// Virtiofsd is the program below Root that serves the files to such a kernel; empty for others.
+	Virtiofsd string
 	// Modules is the directory of the kernel's modules, and Wanted the names of those that the image gets. What a module
 	// depends on is added; a name that the kernel has built in is left out.
 	Modules string
 	Wanted  []string
-	// Dir gets the files KernelFile and InitrdFile, and the kernel's shared libraries at their paths.
+	// Dir gets the files KernelFile, InitrdFile and VirtiofsdFile, and the shared libraries at their paths.
 	Dir string
 }
 
@@ -47,46 +49,31 @@ func Build(c Config) error {
 	if err != nil {
 		return fmt.Errorf("write the initial file system: %w", err)
 	}
-	if err := c.copyLibraries(); err != nil {
-		return fmt.Errorf("shared libraries of the kernel: %w", err)
+	if err := c.copyPrograms(); err != nil {
+		return err
 	}
 	return copyFile(filepath.Join(c.Dir, KernelFile), c.Kernel)
 }
 
-// copyLibraries copies the shared libraries of a kernel that is a program.
-func (c Config) copyLibraries() error {
+// copyPrograms copies what a kernel that is a program needs: virtiofsd, and the shared libraries of both. One of
+// virtiofsd's, libgcc_s.so.1, is what the C library loads when a thread is canceled (pthread_cancel(3)), as User-Mode
+// Linux does when it ends: without it the kernel is aborted, and its exit code is lost.
+func (c Config) copyPrograms() error {
 	if c.Root == "" {
 		return nil
 	}
-	libraries, err := sharedLibraries(c.Root, c.Kernel)
-	if err != nil {
-		return err
-	}
-	for _, l := range libraries {
-		if err := c.copyLibrary(c.Root, l); err != nil {
-			return err
+	for _, program := range []string{c.Kernel, c.Virtiofsd} {
+		libraries, err := sharedLibraries(c.Root, program)
+		if err != nil {
+			return fmt.Errorf("shared libraries of %s: %w", program, err)
+		}
+		for _, l := range libraries {
+			if err := c.copyLibrary(c.Root, l); err != nil {
+				return err
+			}
 		}
 	}
-	return c.copyLoadedLibrary()
-}
-
-// loadedLibrary is what the C library loads when a thread is canceled (pthread_cancel(3)), as User-Mode Linux does when
-// it ends. Without it the kernel is aborted, and its exit code is lost.
-const loadedLibrary = "libgcc_s.so.1"
-
-// copyLoadedLibrary copies loadedLibrary, from this machine if it is not beside the kernel's others: a newer C library
-// takes an older one.
-func (c Config) copyLoadedLibrary() error {
-	root := c.Root
-	l, err := findLibrary(root, loadedLibrary)
-	if errors.Is(err, fs.ErrNotExist) {
-		root = "/"
-		l, err = findLibrary(root, loadedLibrary)
-	}
-	if err != nil {
-		return fmt.Errorf("%w; install package libgcc-s1", err)
-	}
-	return c.copyLibrary(root, l)
+	return copyFile(filepath.Join(c.Dir, VirtiofsdFile), c.Virtiofsd)
 }
 
 // copyLibrary copies a library of root to its path in the image.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"runtime"
 	"slices"
 	"sync"
@@ -38,26 +39,41 @@ type Config struct {
 	Capabilities []uintptr
 	// Memory is the size of the tmpfs for the guest's memory, in MiB.
 	Memory int
+	// User owns Memory and Temp.
+	User uint32
 }
 
 // Jail is a thread that lives in the namespaces. It must be closed.
 type Jail struct {
-	work       chan func()
-	containers map[string]*container // only on the thread
-	close      sync.Once
+	work  chan func()
+	close sync.Once
+
+	// The rest is used only on the thread. sharesDir has the shares, by their names, of which there were named.
+	containers map[string]*container
+	shares     map[shareKey]*share
+	sharesDir  int
+	named      int
 }
 
 // New makes a jail.
 func New(c Config) (*Jail, error) {
+	if os.Args[0] == initName {
+		return nil, errors.New("the program does not call jail.MaybeInit")
+	}
 	trees, err := openTrees(c)
 	if err != nil {
 		return nil, err
 	}
 	defer trees.close()
-	j := &Jail{work: make(chan func()), containers: map[string]*container{}}
+	// The first use of a process has the library start one, which must not be process 1 of the jail.
+	_, _ = os.FindProcess(os.Getpid())
+	j := &Jail{work: make(chan func()), containers: map[string]*container{}, shares: map[shareKey]*share{}}
 	ready := make(chan error)
 	go onOwnThread(func() {
 		err := enter(c, trees)
+		if err == nil {
+			err = j.makeShares()
+		}
 		ready <- err
 		if err != nil {
 			return
@@ -65,11 +81,30 @@ func New(c Config) (*Jail, error) {
 		for f := range j.work {
 			f()
 		}
-		for _, c := range j.containers {
-			c.close()
-		}
+		j.forget()
 	})
 	return j, <-ready
+}
+
+// makeShares makes the directory of the shares.
+func (j *Jail) makeShares() (err error) {
+	dir := path.Join(Shared, sharesName)
+	if err := unix.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("directory of the shares: %w", err)
+	}
+	j.sharesDir, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return err
+}
+
+// forget closes every descriptor.
+func (j *Jail) forget() {
+	for _, c := range j.containers {
+		_ = c.dir.Close()
+	}
+	for _, s := range j.shares {
+		_ = unix.Close(s.tree)
+	}
+	_ = unix.Close(j.sharesDir)
 }
 
 // onOwnThread runs f on a thread that ends with it. It is never the main thread, which does not end, and whose
@@ -93,7 +128,8 @@ func (j *Jail) Do(f func() error) error {
 	return <-done
 }
 
-// Start starts a program in the jail. Its parent is the thread: with Pdeathsig it ends at the latest with the jail.
+// Start starts a program in the jail. It ends at the latest with the jail. It must have no Pdeathsig, with which a
+// program of another PID namespace than its parent's kills itself.
 func (j *Jail) Start(cmd *exec.Cmd) error { return j.Do(cmd.Start) }
 
 // Close ends the thread. The mounts vanish with the last program. It can be called again.
@@ -109,8 +145,8 @@ func enter(c Config, t trees) error {
 	if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace %s: %w", c.Netns, err)
 	}
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("new mount namespace: %w", err)
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWPID); err != nil {
+		return fmt.Errorf("new namespaces: %w", err)
 	}
 	if err := buildRoot(c, t); err != nil {
 		return fmt.Errorf("root directory of the virtual machine monitor: %w", err)
@@ -119,14 +155,14 @@ func enter(c Config, t trees) error {
 	if err := unix.Chdir(Work); err != nil {
 		return err
 	}
-	return limitCapabilities(c.Capabilities)
+	return errors.Join(forbidHandles(), limitCapabilities(c.Capabilities))
 }
 
 // FileCapabilities are those of programs that serve the guest files of many users.
 func FileCapabilities() []uintptr {
 	return []uintptr{
-		unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID,
-		unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETFCAP,
+		unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETUID, unix.CAP_SETGID,
+		unix.CAP_SETFCAP,
 	}
 }
 

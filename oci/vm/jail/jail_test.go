@@ -2,7 +2,6 @@ package jail
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,10 +9,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
+
+func TestMain(m *testing.M) {
+	MaybeInit()
+	os.Exit(m.Run())
+}
 
 // newJail makes a jail in this process' network namespace. Needs root.
 func newJail(t *testing.T) *Jail {
@@ -67,17 +72,55 @@ func TestJailShowsNothingElse(t *testing.T) {
 	}
 }
 
-// TestJailHidesProcesses: a program in the jail sees itself, and no process of the host.
+// TestJailHidesProcesses: a program in the jail sees itself, and no process of the host or of another jail, whatever
+// the credentials of both.
 func TestJailHidesProcesses(t *testing.T) {
-	j := newJail(t)
-	if got := run(t, j, "/busybox ls /proc/self/status"); got != "/proc/self/status\n" {
-		t.Errorf("its own process: %q, want its status", got)
+	j, other := newJail(t), newJail(t)
+	if err := other.Start(exec.Command("/busybox", "sleep", "1000")); err != nil {
+		t.Fatal(err)
 	}
-	for _, pid := range []int{1, os.Getpid()} {
-		got := run(t, j, fmt.Sprintf("/busybox cat /proc/%d/cmdline", pid))
-		if !strings.Contains(got, "No such file") {
-			t.Errorf("process %d of the host: %q, want no such file", pid, got)
+	user := exec.Command("/bin/busybox", "sleep", "1000")
+	user.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if err := user.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = user.Process.Kill(); _ = user.Wait() })
+	const look = "cd /proc; for p in [0-9]*; do [ $p = $$ ] || echo process $p; done; /busybox ls self/status"
+	for _, uid := range []uint32{0, 65534} {
+		var out strings.Builder
+		cmd := exec.Command("/busybox", "sh", "-c", look)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		if err := j.Start(cmd); err != nil {
+			t.Fatal(err)
 		}
+		if err := cmd.Wait(); err != nil || out.String() != "self/status\n" {
+			t.Errorf("user %d sees %q, %v, want itself alone", uid, out.String(), err)
+		}
+	}
+}
+
+// TestJailForbidsHandles: who knows one file of a file system cannot open another one by its number.
+func TestJailForbidsHandles(t *testing.T) {
+	j := newJail(t)
+	err := j.Do(func() error {
+		handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, Shared, 0)
+		if err != nil {
+			return err
+		}
+		dir, err := unix.Open(Shared, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(dir)
+		fd, err := unix.OpenByHandleAt(dir, handle, unix.O_RDONLY|unix.O_CLOEXEC)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return err
+	})
+	if !errors.Is(err, unix.EPERM) {
+		t.Errorf("open_by_handle_at = %v, want %v", err, unix.EPERM)
 	}
 }
 
@@ -85,7 +128,7 @@ func TestJailHidesProcesses(t *testing.T) {
 func TestJailLimitsCapabilities(t *testing.T) {
 	j := newJail(t)
 	got := run(t, j, "/busybox grep CapEff /proc/self/status")
-	if want := "CapEff:\t00000000800000df\n"; got != want {
+	if want := "CapEff:\t00000000800000db\n"; got != want {
 		t.Errorf("capabilities = %q, want %q", got, want)
 	}
 	if got := run(t, j, "/busybox mknod /tmp/d b 8 0"); !strings.Contains(got, "not permitted") {
@@ -137,39 +180,110 @@ func TestManyFilesOfTheGuest(t *testing.T) {
 	}
 }
 
-// TestShare: a container's sources appear while the jail is in use, follow the host, and are read-only as asked for.
-func TestShare(t *testing.T) {
-	j := newJail(t)
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "f"), "one")
-	if err := j.AddContainer("c", []byte("{}")); err != nil {
+// give gives a source to a container and returns its path in the jail.
+func give(t *testing.T, j *Jail, id string, s Source) string {
+	t.Helper()
+	given, err := j.Share(id, s)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for number, s := range []Source{
-		{Path: dir}, {Path: dir, ReadOnly: true}, {Path: filepath.Join(dir, "f")},
-	} {
-		if _, err := j.Share("c", number, s); err != nil {
+	return given.Path
+}
+
+// addContainers makes the directories of containers.
+func addContainers(t *testing.T, j *Jail, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if err := j.AddContainer(id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := run(t, j, "cd /shared/c; /busybox cat config.json 0/f 1/f 2"), "{}oneoneone"; got != want {
+}
+
+// TestShare: a container's sources appear while the jail is in use, follow the host, and are read-only if nobody may
+// write them.
+func TestShare(t *testing.T) {
+	j := newJail(t)
+	dir, other := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(dir, "f"), "one")
+	write(t, filepath.Join(other, "f"), "other")
+	addContainers(t, j, "c")
+	if err := j.WriteConfig("c", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	writable := give(t, j, "c", Source{Path: dir})
+	readOnly := give(t, j, "c", Source{Path: other, ReadOnly: true})
+	file := give(t, j, "c", Source{Path: filepath.Join(dir, "f"), RecursiveReadOnly: true})
+	got := run(t, j, "/busybox cat /shared/c/config.json "+writable+"/f "+readOnly+"/f "+file)
+	if want := "{}oneotherone"; got != want {
 		t.Errorf("content = %q, want %q", got, want)
 	}
-	if got := run(t, j, "echo two >/shared/c/1/f"); !strings.Contains(got, "Read-only file system") {
-		t.Errorf("write to a read-only source: %q", got)
+	for _, path := range []string{readOnly + "/f", file} {
+		if got := run(t, j, "echo two >"+path); !strings.Contains(got, "Read-only file system") {
+			t.Errorf("write to a read-only source: %q", got)
+		}
 	}
-	run(t, j, "echo two >/shared/c/0/f")
+	run(t, j, "echo two >"+writable+"/f")
 	if data, _ := os.ReadFile(filepath.Join(dir, "f")); string(data) != "two\n" {
 		t.Errorf("the host has %q, want what the jail wrote", data)
 	}
 	if err := j.RemoveContainer("c"); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, j, "/busybox ls /shared"); got != "" {
+	if got := run(t, j, "/busybox ls /shared /shared/"+sharesName); got != "/shared:\n\n/shared/"+sharesName+":\n" {
 		t.Errorf("left: %q", got)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "f")); err != nil {
 		t.Errorf("the host's file: %v", err)
+	}
+}
+
+// TestShareIsOneForItsUsers: whoever has a source, and however often, has one mount, which stays until the last of them
+// ends, and can be written while one of them may.
+func TestShareIsOneForItsUsers(t *testing.T) {
+	j := newJail(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "f"), "one")
+	writes := Source{Path: dir}
+	reads := Source{Path: dir, ReadOnly: true}
+	addContainers(t, j, "a", "b", "c")
+	path := give(t, j, "a", reads)
+	for _, other := range []struct {
+		id string
+		s  Source
+	}{{"b", writes}, {"b", writes}, {"b", reads}, {"c", writes}, {"c", Source{Path: dir, RecursiveReadOnly: true}}} {
+		if got := give(t, j, other.id, other.s); got != path {
+			t.Errorf("%s has the source at %s, want %s as the others", other.id, got, path)
+		}
+	}
+	for _, step := range []struct {
+		ends, want string
+	}{{"c", "one\n"}, {"b", "one\nfailed\n"}, {"a", ""}} {
+		if err := j.RemoveContainer(step.ends); err != nil {
+			t.Fatal(err)
+		}
+		got := run(t, j, "cd "+path+" 2>/dev/null || exit; /busybox cat f; echo; (echo >x) 2>/dev/null || echo failed")
+		if got != step.want {
+			t.Errorf("after the end of %s: %q, want %q", step.ends, got, step.want)
+		}
+	}
+	if len(j.shares) != 0 {
+		t.Errorf("left: %v", j.shares)
+	}
+}
+
+// TestShareOfAReadOnlyMount: what is read-only on the host stays so for a container that may write.
+func TestShareOfAReadOnlyMount(t *testing.T) {
+	j := newJail(t)
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	addContainers(t, j, "c")
+	path := give(t, j, "c", Source{Path: dir})
+	if got := run(t, j, "echo x >"+path+"/x"); !strings.Contains(got, "Read-only file system") {
+		t.Errorf("write to a source that is read-only on the host: %q", got)
 	}
 }
 
@@ -185,18 +299,19 @@ func TestReadOnlySourceKeepsMountsBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
-	if err := j.AddContainer("c", nil); err != nil {
+	if err := j.AddContainer("c"); err != nil {
 		t.Fatal(err)
 	}
-	for number, s := range []Source{{Path: dir, ReadOnly: true}, {Path: dir, RecursiveReadOnly: true}} {
-		if _, err := j.Share("c", number, s); err != nil {
-			t.Fatal(err)
-		}
+	part := give(t, j, "c", Source{Path: dir, ReadOnly: true})
+	whole := give(t, j, "c", Source{Path: dir, RecursiveReadOnly: true})
+	give(t, j, "c", Source{Path: dir})
+	if got := run(t, j, "echo x >"+part+"/x"); !strings.Contains(got, "Read-only file system") {
+		t.Errorf("write to a read-only source: %q", got)
 	}
-	if got := run(t, j, "echo x >/shared/c/0/below/x"); got != "" {
+	if got := run(t, j, "echo x >"+part+"/below/x"); got != "" {
 		t.Errorf("write below a read-only source: %q, want success", got)
 	}
-	if got := run(t, j, "echo x >/shared/c/1/below/y"); !strings.Contains(got, "Read-only file system") {
+	if got := run(t, j, "echo x >"+whole+"/below/y"); !strings.Contains(got, "Read-only file system") {
 		t.Errorf("write below a recursively read-only source: %q", got)
 	}
 	if err := j.RemoveContainer("c"); err != nil {
@@ -214,23 +329,23 @@ func TestShareRefuses(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.AddContainer("c", nil); err != nil {
+	if err := j.AddContainer("c"); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{fifo, "/dev/null"} {
-		_, err := j.Share("c", 0, Source{Path: path})
+		_, err := j.Share("c", Source{Path: path})
 		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), path) {
 			t.Errorf("Share(%s) = %v, want an invalid argument that names it", path, err)
 		}
 	}
-	run(t, j, "/busybox mkdir /shared/other; /busybox ln -s /shared/other /shared/linked; /busybox ln -s /tmp /shared/c/5")
-	if err := j.AddContainer("linked", nil); err == nil {
+	run(t, j, "cd /shared; /busybox mkdir other; /busybox ln -s other linked; /busybox ln -s /tmp "+sharesName+"/0")
+	if err := j.AddContainer("linked"); err == nil {
 		t.Error("AddContainer on a link of the guest = nil, want an error")
 	}
-	if _, err := j.Share("linked", 0, Source{Path: t.TempDir()}); !errdefs.IsNotFound(err) {
+	if _, err := j.Share("linked", Source{Path: t.TempDir()}); !errdefs.IsNotFound(err) {
 		t.Errorf("Share through a link = %v, want that there is no such container", err)
 	}
-	if _, err := j.Share("c", 5, Source{Path: t.TempDir()}); !errors.Is(err, unix.EEXIST) {
+	if _, err := j.Share("c", Source{Path: t.TempDir()}); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("Share on a link = %v, want %v", err, unix.EEXIST)
 	}
 }
@@ -242,22 +357,18 @@ func TestGuestMovesDirectories(t *testing.T) {
 	gone, kept := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(gone, "f"), "gone")
 	write(t, filepath.Join(kept, "f"), "kept")
-	for id, dir := range map[string]string{"c": gone, "other": kept} {
-		if err := j.AddContainer(id, []byte("{}")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := j.Share(id, 0, Source{Path: dir}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run(t, j, "cd /shared; /busybox mv c moved; /busybox mv other c; /busybox mkdir -p moved/a/b")
+	addContainers(t, j, "c", "other")
+	give(t, j, "c", Source{Path: gone})
+	path := filepath.Base(give(t, j, "other", Source{Path: kept}))
+	run(t, j, "cd /shared; /busybox mv c moved; /busybox mv other c; /busybox mkdir -p moved/a/b; "+
+		"/busybox mv "+sharesName+" elsewhere; /busybox mkdir -p "+sharesName+"/"+path)
 	if err := j.RemoveContainer("c"); err != nil {
 		t.Fatal(err)
 	}
 	if got := run(t, j, "/busybox cat /proc/self/mounts"); strings.Count(got, " /shared/") != 1 {
 		t.Errorf("mounts = %q, want that of the other container alone", got)
 	}
-	if got := run(t, j, "/busybox cat /shared/c/0/f"); got != "kept" {
+	if got := run(t, j, "/busybox cat /shared/elsewhere/"+path+"/f"); got != "kept" {
 		t.Errorf("file of the other container = %q, want it kept", got)
 	}
 	if got := run(t, j, "/busybox find /shared/moved"); got != "/shared/moved\n/shared/moved/a\n/shared/moved/a/b\n" {
@@ -269,11 +380,11 @@ func TestGuestMovesDirectories(t *testing.T) {
 // container.
 func TestDeepDirectories(t *testing.T) {
 	j := newJail(t)
-	if err := j.AddContainer("c", []byte("{}")); err != nil {
+	if err := j.AddContainer("c"); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if _, err := j.Share("c", 0, Source{Path: dir}); err != nil {
+	if _, err := j.Share("c", Source{Path: dir}); err != nil {
 		t.Fatal(err)
 	}
 	name := strings.Repeat("d", 255)
@@ -308,14 +419,14 @@ func TestMountsOfTheJail(t *testing.T) {
 	if got := run(t, j, "echo >/bundle/below/x"); !strings.Contains(got, "Read-only file system") {
 		t.Errorf("write to a mount below the bundle: %q, want a read-only file system", got)
 	}
-	if err := j.AddContainer("c", nil); err != nil {
+	if err := j.AddContainer("c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Share("c", 0, Source{Path: bundle}); err != nil {
+	if _, err := j.Share("c", Source{Path: bundle}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(run(t, j, "/busybox cat /proc/self/mounts")) {
-		if !strings.Contains(line, " /shared/c/") {
+		if !strings.Contains(line, " /shared/.") {
 			continue
 		}
 		for _, option := range []string{"nosuid", "nodev"} {
@@ -330,19 +441,22 @@ func TestMountsOfTheJail(t *testing.T) {
 func TestNothingOutlivesTheJail(t *testing.T) {
 	j := newJail(t)
 	dir := t.TempDir()
-	if err := j.AddContainer("c", nil); err != nil {
+	if err := j.AddContainer("c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Share("c", 0, Source{Path: dir}); err != nil {
+	if _, err := j.Share("c", Source{Path: dir}); err != nil {
 		t.Fatal(err)
 	}
 	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(mounts), "podd-vm") {
 		t.Errorf("the host has mounts of the jail, %v:\n%s", err, mounts)
 	}
 	cmd := exec.Command("/busybox", "sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := j.Start(cmd); err != nil {
 		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Millisecond)
+	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the program before the end of the jail: %v", err)
 	}
 	j.Close()
 	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {

@@ -2,7 +2,6 @@ package jail
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -18,7 +17,7 @@ const (
 	removedAtMost = 32 << 10
 )
 
-// RemoveContainer unmounts what a container was given and removes its directory with the files in it. Directories that
+// RemoveContainer gives up what a container was given and removes its directory with the files in it. Directories that
 // the guest has made and filled remain, as part of what sharedOptions let it have, until the machine ends: nothing that
 // it has made is entered.
 func (j *Jail) RemoveContainer(id string) error {
@@ -27,15 +26,14 @@ func (j *Jail) RemoveContainer(id string) error {
 		if c == nil {
 			return nil
 		}
-		for i := len(c.mounts) - 1; i >= 0; i-- {
-			if err := unmountTree(c.mounts[i]); err != nil {
-				return fmt.Errorf("unmount %d of container %s: %w", i, id, err)
+		for i := len(c.uses) - 1; i >= 0; i-- {
+			if err := j.end(c.uses[i]); err != nil {
+				return err
 			}
-			_ = unix.Close(c.mounts[i])
-			c.mounts = c.mounts[:i]
+			c.uses = c.uses[:i]
 		}
 		delete(j.containers, id)
-		defer c.close()
+		defer c.dir.Close()
 		if err := removeFiles(c.dir, removedAtMost); err != nil {
 			return err
 		}
@@ -45,11 +43,6 @@ func (j *Jail) RemoveContainer(id string) error {
 		}
 		return err
 	})
-}
-
-// unmountTree unmounts an attached mount, wherever it is now.
-func unmountTree(tree int) error {
-	return unix.Unmount(fmt.Sprintf("/proc/thread-self/fd/%d", tree), unix.MNT_DETACH)
 }
 
 // removeFiles removes the files and empty directories of a directory, about as many as most. What cannot be removed is

@@ -26,7 +26,7 @@ func openTrees(c Config) (trees, error) {
 	binds := map[string]string{Work: c.Bundle}
 	maps.Copy(binds, c.Files)
 	for target, source := range binds {
-		fd, err := cloneTree(source)
+		fd, err := cloneTree(unix.AT_FDCWD, source)
 		if err == nil {
 			err = setAttributes(fd, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID, unix.AT_RECURSIVE)
 		}
@@ -39,10 +39,11 @@ func openTrees(c Config) (trees, error) {
 	return t, nil
 }
 
-// cloneTree returns a detached copy of the mounts at and below a path. Nothing that happens to it reaches the host's
-// mounts.
-func cloneTree(path string) (int, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+// cloneTree returns a detached copy of the mounts at and below a path, or dir itself if path is empty. Nothing that
+// happens to it reaches the host's mounts.
+func cloneTree(dir int, path string) (int, error) {
+	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE | unix.AT_EMPTY_PATH
+	fd, err := unix.OpenTree(dir, path, flags)
 	if err != nil {
 		return -1, fmt.Errorf("open mount tree %s: %w", path, err)
 	}
@@ -85,8 +86,8 @@ func buildRoot(c Config, t trees) error {
 		flags         uintptr
 	}{
 		{"", "mode=755,size=1m", 0}, // has the devices, and is read-only in the end
-		{Memory, fmt.Sprintf("mode=755,size=%dm", c.Memory+16), unix.MS_NODEV},
-		{Temp, "mode=700,size=1m", unix.MS_NODEV},
+		{Memory, fmt.Sprintf("mode=700,uid=%d,size=%dm", c.User, c.Memory+16), unix.MS_NODEV},
+		{Temp, fmt.Sprintf("mode=700,uid=%d,size=1m", c.User), unix.MS_NODEV},
 		{Shared, sharedOptions, unix.MS_NODEV},
 	} {
 		if err := os.MkdirAll(base+m.path, 0o755); err != nil {
@@ -96,7 +97,7 @@ func buildRoot(c Config, t trees) error {
 			return err
 		}
 	}
-	if err := errors.Join(mountProc(base+"/proc"), makeDevices(base+"/dev")); err != nil {
+	if err := errors.Join(startInit(base+"/proc"), makeDevices(base+"/dev")); err != nil {
 		return err
 	}
 	for target, tree := range t {
@@ -105,20 +106,6 @@ func buildRoot(c Config, t trees) error {
 		}
 	}
 	return errors.Join(linkLibraries(), changeRoot())
-}
-
-// nobodysGroup has no member. The group 0, which is the default, would see all processes.
-const nobodysGroup = 1<<32 - 2
-
-// mountProc mounts a /proc in which a program sees no process that it could not trace, and so none of the host that has
-// capabilities which programs in the jail do not have (hidepid in proc(5)). It shows processors and the like, too,
-// which User-Mode Linux reads.
-func mountProc(target string) error {
-	if err := os.Mkdir(target, 0o555); err != nil {
-		return err
-	}
-	const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	return unix.Mount("proc", target, "proc", flags, fmt.Sprintf("hidepid=invisible,gid=%d", uint32(nobodysGroup)))
 }
 
 // linkLibraries makes the links of a merged /usr, if the jail has the host's.
@@ -147,6 +134,9 @@ func makeDevices(dir string) error {
 		}
 		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
 			return fmt.Errorf("device %s: %w", d.name, err)
+		}
+		if err := os.Chmod(path, 0o666); err != nil { // whatever the file mode creation mask
+			return err
 		}
 	}
 	return nil

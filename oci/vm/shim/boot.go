@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/log"
 	"github.com/containerd/ttrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci/vm/image"
@@ -56,17 +57,14 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	}
 	wanted := annotatedSize(r.spec)
 	memory := r.options.size(wanted.memory)
-	config := jail.Config{
-		Netns: netns, Bundle: r.bundle, Files: files, Memory: memory, Capabilities: jail.FileCapabilities(),
-	}
 	kvm := r.options.useKVM()
-	if r.options.Driver == vmm.QEMU {
-		config.Capabilities = append(config.Capabilities, qemuCapabilities()...)
-		if !kvm {
-			log.G(ctx).Warn(emulated)
-		}
+	if w := r.options.warning(); w != "" {
+		log.G(ctx).Warn(w)
 	}
-	p.jail, err = jail.New(config)
+	p.jail, err = jail.New(jail.Config{
+		Netns: netns, Bundle: r.bundle, Files: files, Memory: memory, User: monitorUser(),
+		Capabilities: append(jail.FileCapabilities(), startCapabilities()...),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +75,7 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	p.machine, err = vmm.Start(p.jail, r.options.Driver, vmm.Config{
 		Kernel: "/" + image.KernelFile, Initrd: "/" + image.InitrdFile, Shared: jail.Shared, Temp: jail.Temp,
 		MemoryDir: jail.Memory, Memory: memory, CPUs: wanted.processors(r.options.Driver, runtime.NumCPU()), KVM: kvm,
-		NICs: network.nics, Limits: hostLimits(),
+		NICs: network.nics, Limits: hostLimits(), User: monitorUser(),
 	})
 	if err != nil {
 		return nil, err
@@ -101,10 +99,17 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	return p, nil
 }
 
-// qemuCapabilities are those that virtiofsd needs in addition. QEMU has none.
-func qemuCapabilities() []uintptr {
+// startCapabilities are those that virtiofsd needs until it serves files, in addition. The monitor has none.
+func startCapabilities() []uintptr {
 	return []uintptr{unix.CAP_MKNOD, unix.CAP_SETPCAP, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN}
 }
+
+// firstUser begins a range that no user database and no range of user namespaces reaches (systemd's table of UIDs).
+const firstUser = 0x70000000
+
+// monitorUser is the user of the pod's monitor, which no other process of the node has: monitors end with their shims,
+// and each shim has another PID, of at most 22 bits.
+func monitorUser() uint32 { return firstUser + uint32(os.Getpid()) }
 
 // networkNamespace returns the path of the pod's.
 func networkNamespace(spec *specs.Spec) (string, error) {
@@ -130,7 +135,11 @@ func imageFiles(o Options) (map[string]string, error) {
 	for _, e := range entries {
 		files["/"+e.Name()] = filepath.Join(dir, e.Name())
 	}
-	for _, name := range []string{image.KernelFile, image.InitrdFile} {
+	needed := []string{image.KernelFile, image.InitrdFile}
+	if o.Driver == vmm.UML {
+		needed = append(needed, image.VirtiofsdFile)
+	}
+	for _, name := range needed {
 		if files["/"+name] == "" {
 			return nil, fmt.Errorf("no file %s in %s: build the image with podd-vm-image", name, dir)
 		}

@@ -117,14 +117,17 @@ func (p *pod) createContainer(ctx context.Context, r *task.CreateTaskRequest, sp
 	if err != nil {
 		return err
 	}
+	if err := p.jail.AddContainer(r.GetID()); err != nil {
+		return err
+	}
+	if err := p.shareFiles(r, spec.Root.Path, &t); err != nil {
+		return err
+	}
 	config, err := json.Marshal(t.spec)
 	if err != nil {
 		return err
 	}
-	if err := p.jail.AddContainer(r.GetID(), config); err != nil {
-		return err
-	}
-	if err := p.shareFiles(r, spec.Root.Path, t.sources); err != nil {
+	if err := p.jail.WriteConfig(r.GetID(), config); err != nil {
 		return err
 	}
 	return p.createInGuest(ctx, r)
@@ -159,16 +162,18 @@ func (p *pod) createInGuest(ctx context.Context, r *task.CreateTaskRequest) erro
 }
 
 // shareFiles gives the guest the files of a container; root is the path of its root file system on the host.
-func (p *pod) shareFiles(r *task.CreateTaskRequest, root string, sources []jail.Source) (err error) {
+func (p *pod) shareFiles(r *task.CreateTaskRequest, root string, t *translated) (err error) {
 	unmount, err := mountRoot(r.GetRootfs(), root)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unmount()) }()
-	for number, source := range sources {
-		if _, err := p.jail.Share(r.GetID(), number, source); err != nil {
+	for _, w := range t.wanted {
+		given, err := p.jail.Share(r.GetID(), w.source)
+		if err != nil {
 			return err
 		}
+		t.place(w, given)
 	}
 	return nil
 }

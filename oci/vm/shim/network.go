@@ -101,11 +101,11 @@ func (n *network) connect(l netlink.Link) error {
 	return nil
 }
 
-// addTap makes a tap that the user of this process may open without privileges.
+// addTap makes a tap that the monitor may open without privileges.
 func addTap(name string, mtu int) (netlink.Link, error) {
 	tap := &netlink.Tuntap{
 		LinkAttrs: netlink.LinkAttrs{Name: name, MTU: mtu}, Mode: netlink.TUNTAP_MODE_TAP,
-		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR, Owner: uint32(os.Geteuid()), Queues: 1,
+		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR, Owner: monitorUser(), Group: monitorUser(), Queues: 1,
 	}
 	if err := netlink.LinkAdd(tap); err != nil {
 		return nil, fmt.Errorf("make tap %s: %w", name, err)

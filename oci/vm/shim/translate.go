@@ -12,8 +12,14 @@ import (
 // translated is a container's specification for the guest.
 type translated struct {
 	spec *specs.Spec
-	// sources are the files of the host that the guest gets, by their number in the container's directory.
-	sources []jail.Source
+	// wanted are the sources of the host that the guest gets.
+	wanted []wanted
+}
+
+// wanted is a source, and the mount of the guest's specification that is for it; nil for the root file system.
+type wanted struct {
+	source jail.Source
+	mount  *specs.Mount
 }
 
 // translate turns the specification of a container for the host into one for the guest: the machine is the pod, so its
@@ -33,9 +39,9 @@ func translate(id string, host *specs.Spec, infra infraPids) (translated, error)
 	l.CgroupsPath = "/pod/" + id
 	l.Namespaces = guestNamespaces(l.Namespaces, infra)
 	t.translateResources()
-	s.Root.Path = t.share(id, jail.Source{Path: s.Root.Path})
+	t.wanted = append(t.wanted, wanted{source: jail.Source{Path: s.Root.Path}})
 	for i := range s.Mounts {
-		if err := t.translateMount(id, &s.Mounts[i]); err != nil {
+		if err := t.translateMount(&s.Mounts[i]); err != nil {
 			return t, err
 		}
 	}
@@ -77,8 +83,8 @@ func refuse(s *specs.Spec, infra infraPids) error {
 	return nil
 }
 
-// guestNamespaces are those of the container in the guest. Without a PID namespace of its own it is in that of the
-// infra container.
+// guestNamespaces are those of the container in the guest. Without a PID namespace it is in that of the infra
+// container. A cgroup namespace, which the guest has, is left out on hosts with cgroup v1.
 func guestNamespaces(host []specs.LinuxNamespace, infra infraPids) []specs.LinuxNamespace {
 	pid := specs.LinuxNamespace{Type: specs.PIDNamespace}
 	own := slices.ContainsFunc(host, func(n specs.LinuxNamespace) bool {
@@ -87,11 +93,7 @@ func guestNamespaces(host []specs.LinuxNamespace, infra infraPids) []specs.Linux
 	if !own && infra.guest != 0 {
 		pid.Path = fmt.Sprintf("/proc/%d/ns/pid", infra.guest)
 	}
-	guest := []specs.LinuxNamespace{pid, {Type: specs.MountNamespace}}
-	if slices.ContainsFunc(host, func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace }) {
-		guest = append(guest, specs.LinuxNamespace{Type: specs.CgroupNamespace})
-	}
-	return guest
+	return []specs.LinuxNamespace{pid, {Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}}
 }
 
 // translateResources leaves out what belongs to the host: its processors, memory nodes and huge pages.
@@ -114,14 +116,21 @@ func guestResources(r *specs.LinuxResources) *specs.LinuxResources {
 	return r
 }
 
-// share adds a source and returns its path in the guest.
-func (t *translated) share(id string, s jail.Source) string {
-	t.sources = append(t.sources, s)
-	return fmt.Sprintf("%s/%d", jail.Container(id), len(t.sources)-1)
+// place has the specification name a source as the guest has it.
+func (t *translated) place(w wanted, given jail.Given) {
+	if w.mount == nil {
+		t.spec.Root.Path = given.Path
+		return
+	}
+	w.mount.Source = given.Path
+	if given.AsAsked { // the guest sees no mounts below it, and could not leave them out
+		w.mount.Options = slices.DeleteFunc(slices.Clone(w.mount.Options),
+			func(o string) bool { return o == "ro" || o == "rro" })
+	}
 }
 
 // translateMount gives the guest the source of a bind mount.
-func (t *translated) translateMount(id string, m *specs.Mount) error {
+func (t *translated) translateMount(m *specs.Mount) error {
 	if m.Type != "bind" && !slices.Contains(m.Options, "bind") && !slices.Contains(m.Options, "rbind") {
 		return nil
 	}
@@ -136,11 +145,8 @@ func (t *translated) translateMount(id string, m *specs.Mount) error {
 	if len(m.UIDMappings) > 0 || len(m.GIDMappings) > 0 {
 		return invalid("mount %s: id mappings: not supported in a virtual machine", m.Destination)
 	}
-	s := jail.Source{
+	t.wanted = append(t.wanted, wanted{mount: m, source: jail.Source{
 		Path: m.Source, ReadOnly: slices.Contains(m.Options, "ro"), RecursiveReadOnly: slices.Contains(m.Options, "rro"),
-	}
-	m.Source = t.share(id, s)
-	// The host makes it read-only, without the mounts below it as on the host; the guest sees no mounts below it.
-	m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "ro" || o == "rro" })
+	}})
 	return nil
 }

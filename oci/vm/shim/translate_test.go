@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func hostSpec() *specs.Spec {
 			CgroupsPath: "/kubepods/pod1/c", MountLabel: "m", Sysctl: map[string]string{"net.x": "1"},
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace, Path: "/n"}, {Type: specs.IPCNamespace, Path: "/i"},
-				{Type: specs.UTSNamespace, Path: "/u"}, {Type: specs.MountNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.UTSNamespace, Path: "/u"}, {Type: specs.MountNamespace}, // no cgroup namespace: a host with cgroup v1
 			},
 			Resources: &specs.LinuxResources{
 				CPU:            &specs.LinuxCPU{Cpus: "0-1", Mems: "0", Quota: new(int64(50000))},
@@ -48,9 +49,6 @@ func TestTranslate(t *testing.T) {
 		s.Process.ApparmorProfile != "" || s.Process.SelinuxLabel != "" || s.Annotations != nil {
 		t.Errorf("the guest's specification has what belongs to the host: %+v", s)
 	}
-	if s.Linux.CgroupsPath != "/pod/c" || s.Root.Path != "/shared/c/0" || !s.Root.Readonly {
-		t.Errorf("cgroup %q, root %+v, want /pod/c and /shared/c/0, read-only", s.Linux.CgroupsPath, s.Root)
-	}
 	wantNamespaces := []specs.LinuxNamespace{
 		{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.CgroupNamespace},
 	}
@@ -63,13 +61,21 @@ func TestTranslate(t *testing.T) {
 	wantSources := []jail.Source{
 		{Path: "/var/lib/rootfs"}, {Path: "/host/data", ReadOnly: true}, {Path: "/host/all", RecursiveReadOnly: true},
 	}
-	if !slices.Equal(got.sources, wantSources) {
-		t.Errorf("sources = %+v, want %+v", got.sources, wantSources)
+	var sources []jail.Source
+	for i, w := range got.wanted {
+		sources = append(sources, w.source)
+		got.place(w, jail.Given{Path: fmt.Sprint("/shared/", i), AsAsked: i == 2})
 	}
-	for i, want := range []string{"proc", "/dev/shm", "/shared/c/1", "/shared/c/2"} {
-		if m := s.Mounts[i]; m.Source != want || slices.Contains(m.Options, "ro") {
-			t.Errorf("mount %s = %s %v, want source %s", m.Destination, m.Source, m.Options, want)
+	if !slices.Equal(sources, wantSources) {
+		t.Errorf("sources = %+v, want %+v", sources, wantSources)
+	}
+	for i, want := range []string{"proc []", "/dev/shm [rbind]", "/shared/1 [rbind rprivate ro]", "/shared/2 [rbind]"} {
+		if m := s.Mounts[i]; fmt.Sprint(m.Source, " ", m.Options) != want {
+			t.Errorf("mount %s = %s %v, want %s", m.Destination, m.Source, m.Options, want)
 		}
+	}
+	if s.Linux.CgroupsPath != "/pod/c" || s.Root.Path != "/shared/0" || !s.Root.Readonly {
+		t.Errorf("cgroup %q, root %+v, want /pod/c and /shared/0, read-only", s.Linux.CgroupsPath, s.Root)
 	}
 	if host.Linux.CgroupsPath == s.Linux.CgroupsPath || host.Mounts[2].Source != "/host/data" ||
 		host.Linux.Resources.CPU.Cpus == "" {

@@ -161,6 +161,7 @@ func (s *unikernels) boot(u *unikernel) (err error) {
 	config := vmm.Config{
 		Kernel: "/" + image.KernelFile, Shared: jail.Shared, Temp: jail.Temp, MemoryDir: jail.Memory, Memory: u.memory,
 		CPUs: u.size.processors(s.options.Driver, runtime.NumCPU()), KVM: kvm, NICs: network.nics,
+		User: monitorUser(),
 		Bare: &vmm.Bare{Arguments: arguments, Output: u.output.machine()},
 	}
 	if u.files.Initrd != nil {
@@ -198,7 +199,7 @@ func (s *unikernels) newJail(u *unikernel, kvm bool) (*jail.Jail, error) {
 	if u.files.Initrd != nil {
 		files["/"+image.InitrdFile] = descriptorPath(u.files.Initrd.Fd())
 	}
-	return jail.New(jail.Config{Netns: netns, Bundle: u.bundle, Files: files, Memory: u.memory})
+	return jail.New(jail.Config{Netns: netns, Bundle: u.bundle, Files: files, Memory: u.memory, User: monitorUser()})
 }
 
 func descriptorPath(fd uintptr) string { return filepath.Join("/proc/self/fd", fmt.Sprint(fd)) }

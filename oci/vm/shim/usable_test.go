@@ -44,7 +44,7 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("%s: %q, want %s with %q", c.name, got, c.annotation, c.want)
 		}
 	}
-	writeImage(t, filepath.Join(dir, "uml"), image.KernelFile, image.InitrdFile)
+	writeImage(t, filepath.Join(dir, "uml"), image.KernelFile, image.InitrdFile, image.VirtiofsdFile)
 	if got := describe(t, images+"driver = 'uml'"); len(got) > 0 {
 		t.Errorf("complete image: %q, want nothing", got)
 	}

@@ -15,9 +15,9 @@ func testConfig() Config {
 }
 
 func TestUMLArguments(t *testing.T) {
-	got := umlArguments(testConfig())
+	got := umlArguments(testConfig(), "/tmp/s")
 	for _, want := range []string{
-		"mem=300M", "initrd=/initrd", "ssl0=fd:3", "PODD_SHARE=hostfs:", "hostfs=/shared",
+		"mem=300M", "initrd=/initrd", "ssl0=fd:3", "virtio_uml.device=/tmp/s:26", "hostfs=/nowhere",
 		"vec0:transport=tap,ifname=tap0,mac=02:00:00:00:00:01", "vec1:transport=tap,ifname=tap1,mac=02:00:00:00:00:02",
 	} {
 		if !slices.Contains(got, want) {
@@ -49,8 +49,9 @@ func TestQEMUArguments(t *testing.T) {
 
 func TestVirtiofsd(t *testing.T) {
 	for file, want := range map[string]string{
+		"/virtiofsd":              "--tag=podd",
 		"/usr/libexec/virtiofsd":  "--shared-dir=/shared",
-		"/usr/lib/qemu/virtiofsd": "source=/shared,cache=auto,sandbox=chroot,xattr",
+		"/usr/lib/qemu/virtiofsd": "source=/shared,cache=auto,sandbox=chroot,xattr,posix_acl",
 	} {
 		got := virtiofsd(func(f string) bool { return f == file }, "/shared", 100)
 		if got[0] != file || !slices.Contains(got, want) || !slices.Contains(got, "--fd=3") ||

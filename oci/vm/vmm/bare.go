@@ -30,21 +30,19 @@ func startBareUML(s Starter, c Config) (*Machine, error) {
 	m := &Machine{config: c, Console: NewTail()}
 	m.monitor = exec.Command(c.Kernel, bareUMLArguments(c)...)
 	m.monitor.Env = []string{"PATH=/usr/bin", "HOME=" + c.Temp, "TMPDIR=" + c.MemoryDir}
-	m.monitor.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true,
-	}
+	m.monitor.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: c.credential()}
 	if err := m.runBare(s); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// bareUMLArguments has "quiet" for a log that is the program's, hostfs for an empty directory, and "noreboot" because
-// podd starts a container again, and counts that.
+// bareUMLArguments has "quiet" for a log that is the program's, and "noreboot" because podd starts a container
+// again, and counts that.
 func bareUMLArguments(c Config) []string {
 	args := []string{
 		fmt.Sprintf("mem=%dM", c.Memory), "con=null", "con0=null,fd:1", "ssl=null", "panic=-1", "noreboot", "quiet",
-		"hostfs=" + c.Shared,
+		noHostfs,
 	}
 	if c.Initrd != "" {
 		args = append(args, "initrd="+c.Initrd)
@@ -65,7 +63,7 @@ func startBareQEMU(s Starter, c Config) (*Machine, error) {
 	for _, n := range c.NICs {
 		taps = append(taps, files.add(n.File))
 	}
-	user, err := qemuUser(s, c.KVM)
+	user, err := qemuUser(s, c)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +76,7 @@ func startBareQEMU(s Starter, c Config) (*Machine, error) {
 	m.monitor = exec.Command(qemuProgram, bareQEMUArguments(c, control, taps)...)
 	m.monitor.Env = []string{"PATH=/usr/bin"}
 	m.monitor.ExtraFiles = files.files
-	m.monitor.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true, Credential: user,
-	}
+	m.monitor.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: user}
 	if err := m.runBare(s); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

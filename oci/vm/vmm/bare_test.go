@@ -25,14 +25,14 @@ func TestBareArguments(t *testing.T) {
 			t.Errorf("arguments = %q, want %q in them", qemu, want)
 		}
 	}
-	for _, unwanted := range []string{"vhost-user-fs", "virtserialport", "PODD_SHARE"} {
+	for _, unwanted := range []string{"vhost-user-fs", "virtserialport"} {
 		if strings.Contains(qemu, unwanted) {
 			t.Errorf("arguments = %q, want no %q", qemu, unwanted)
 		}
 	}
 	c.Initrd = ""
 	uml := strings.Join(bareUMLArguments(c), " ")
-	for _, want := range []string{" noreboot ", " hostfs=/shared ", " ssl=null ", " A=b C=d"} {
+	for _, want := range []string{" noreboot ", " hostfs=/nowhere ", " ssl=null ", " A=b C=d"} {
 		if !strings.Contains(uml, want) {
 			t.Errorf("arguments = %q, want %q in them", uml, want)
 		}

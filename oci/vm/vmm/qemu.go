@@ -13,9 +13,6 @@ import (
 	"github.com/podd-project/podd/oci/vm/guest/env"
 )
 
-// nobody runs QEMU: what it needs it gets as a descriptor, or all may read it.
-const nobody = 65534
-
 // qemuProgram is QEMU, in the jail and on the host.
 const qemuProgram = "/usr/bin/qemu-system-x86_64"
 
@@ -54,10 +51,10 @@ func exists(file string) bool {
 // kvmDevice is the device of the processor's virtualization, in the jail and on the host.
 const kvmDevice = "/dev/kvm"
 
-// qemuUser returns the credentials of nobody, with the group of /dev/kvm, usually kvm, if QEMU opens that device.
-func qemuUser(s Starter, kvm bool) (*syscall.Credential, error) {
-	user := &syscall.Credential{Uid: nobody, Gid: nobody}
-	if !kvm {
+// qemuUser returns the credentials of QEMU, with the group of /dev/kvm, usually kvm, if QEMU opens that device.
+func qemuUser(s Starter, c Config) (*syscall.Credential, error) {
+	user := c.credential()
+	if !c.KVM {
 		return user, nil
 	}
 	err := s.Do(func() error {
@@ -113,13 +110,17 @@ func startQEMU(s Starter, c Config) (_ *Machine, err error) {
 			m.killHelpers()
 		}
 	}()
-	user, err := qemuUser(s, c.KVM)
+	user, err := qemuUser(s, c)
 	if err != nil {
 		return nil, err
 	}
-	share, err := startVirtiofsd(s, c, m)
+	path, err := startVirtiofsd(s, c, m)
 	if err != nil {
 		return nil, fmt.Errorf("start virtiofsd: %w", err)
+	}
+	share, err := connect(s, path)
+	if err != nil {
+		return nil, fmt.Errorf("connect with virtiofsd: %w", err)
 	}
 	f := qemuFiles{share: files.add(share)}
 	if err := m.connectQEMU(&f, &files); err != nil {
@@ -132,10 +133,7 @@ func startQEMU(s Starter, c Config) (_ *Machine, err error) {
 	m.monitor.Env = []string{"PATH=/usr/bin"}
 	m.monitor.ExtraFiles = files.files
 	m.monitor.Stdout, m.monitor.Stderr = m.Console, m.Console
-	m.monitor.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true,
-		Credential: user,
-	}
+	m.monitor.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: user}
 	if err := m.run(s); err != nil {
 		return nil, errors.Join(err, m.Line.Close(), m.control.conn.Close())
 	}
@@ -200,7 +198,8 @@ func qemuArguments(c Config, f qemuFiles) []string {
 		"-smp", fmt.Sprintf("%d,maxcpus=%d", c.CPUs, max(c.CPUs, c.Limits.CPUs)),
 		"-m", fmt.Sprintf("%dM,maxmem=%dM", c.Memory, c.Memory+c.memoryReserve()),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", c.Memory),
-		"-chardev", fmt.Sprintf("socket,id=fs0,fd=%d", f.share), "-device", "vhost-user-fs-pci,chardev=fs0,tag=podd",
+		"-chardev", fmt.Sprintf("socket,id=fs0,fd=%d", f.share),
+		"-device", "vhost-user-fs-pci,chardev=fs0,tag="+env.ShareTag,
 		"-device", "virtio-serial-pci", "-chardev", fmt.Sprintf("socket,id=agent,fd=%d", f.line),
 		"-device", "virtserialport,chardev=agent,name="+env.VirtioPort,
 		"-kernel", c.Kernel, "-initrd", c.Initrd, "-append", qemuParameters(c),
@@ -217,8 +216,7 @@ func qemuParameters(c Config) string {
 	p := []string{
 		"console=ttyS0", "reboot=t", "panic=-1", "quiet", "audit=0", "cgroup_no_v1=all", "rdinit=/init",
 		// Memory that is added is used at once, and does not hold more of the kernel's own than it can.
-		"memhp_default_state=online", "memory_hotplug.online_policy=auto-movable",
-		env.Share + "=virtiofs:podd",
+		"memhp_default_state=online", "memory_hotplug.online_policy=auto-movable", filesParameter(),
 	}
 	if !c.KVM {
 		p = append(p, "tsc=reliable", "no_timer_check", "cryptomgr.notests")

@@ -11,36 +11,56 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/vm/guest/env"
 )
 
-// The programs that serve a directory by virtiofs: that of Debian 13, and that of QEMU 7.
+// The programs that serve a directory by virtiofs: that of the guest image, which User-Mode Linux needs, that of Debian
+// 13, and that of QEMU 7.
 const (
-	virtiofsdRust = "/usr/libexec/virtiofsd"
-	virtiofsdC    = "/usr/lib/qemu/virtiofsd"
+	virtiofsdImage = "/virtiofsd"
+	virtiofsdRust  = "/usr/libexec/virtiofsd"
+	virtiofsdC     = "/usr/lib/qemu/virtiofsd"
 )
 
-// virtiofsd returns the program that serves a directory to QEMU and its arguments: the one written in Rust, of Debian
-// 13, or that of QEMU 7. exists reports whether a file exists where it will run, files is how many it may open.
+// virtiofsd returns the program that serves a directory and its arguments: the one written in Rust, of the guest image
+// or of Debian 13, or that of QEMU 7. exists reports whether a file exists where it will run, files is how many it may
+// open.
 //
 // The mounts in the directory are not announced to the guest, which then has one file system. Otherwise the end of a
 // container unmounts its mounts, and Linux 6.1 dies of one with requests in flight ("VFS: Busy inodes after unmount of
 // virtiofs", fs/super.c): the process that does it never ends.
 func virtiofsd(exists func(string) bool, shared string, files uint64) []string {
 	limit := fmt.Sprintf("--rlimit-nofile=%d", files)
-	if exists(virtiofsdRust) {
-		return []string{
-			virtiofsdRust, limit, "--fd=3", "--shared-dir=" + shared, "--cache=auto", "--sandbox=chroot",
-			"--xattr",
-		}
+	rust := []string{
+		virtiofsdRust, limit, "--fd=3", "--shared-dir=" + shared, "--cache=auto", "--sandbox=chroot", "--posix-acl",
+		"--no-announce-submounts", "--inode-file-handles=never",
+	}
+	switch {
+	case exists(virtiofsdImage):
+		rust[0] = virtiofsdImage
+		return append(rust, "--tag="+env.ShareTag) // QEMU knows it, and versions before 8.1 die of being told
+	case exists(virtiofsdRust):
+		return rust
 	}
 	return []string{
-		virtiofsdC, limit, "--fd=3", "-f", "-o", "source=" + shared + ",cache=auto,sandbox=chroot,xattr",
+		virtiofsdC, limit, "--fd=3", "-f", "-o", "source=" + shared + ",cache=auto,sandbox=chroot,xattr,posix_acl",
 	}
 }
 
-// fileLimit is how many files virtiofsd may have open: one for each file that the guest's kernel knows. By default it
-// raises its limit to a million, so that one guest could use up those of the host.
-const fileLimit = 64 << 10
+// fileLimit is how many files virtiofsd may have open: one for each file that the guest's kernel knows, which the agent
+// has forget files beyond half of it. Their memory counts as the pod's. By default virtiofsd raises its limit to a
+// million, so that one guest could use up those of the host.
+const fileLimit = 256 << 10
+
+// filesParameter is the kernel's parameter by which the agent knows how many files the guest may know.
+func filesParameter() string {
+	files, err := maxFiles()
+	if err != nil {
+		files = fileLimit // not on Linux
+	}
+	return fmt.Sprintf("%s=%d", env.Files, files/2)
+}
 
 // maxFiles is fileLimit, or less if virtiofsd cannot have as many: it has no privilege to raise the hard limit.
 func maxFiles() (uint64, error) {
@@ -51,41 +71,53 @@ func maxFiles() (uint64, error) {
 	return min(fileLimit, r.Max), nil
 }
 
-// startVirtiofsd starts it as a helper of the machine, and returns a connection for QEMU.
-func startVirtiofsd(s Starter, c Config, m *Machine) (*os.File, error) {
-	var listener *net.UnixListener
-	var conn net.Conn
+// startVirtiofsd starts it as a helper of the machine, and returns the path of its socket.
+func startVirtiofsd(s Starter, c Config, m *Machine) (path string, err error) {
+	var listening *os.File
 	var args []string
-	path := filepath.Join(c.Temp, "virtiofsd.sock")
-	err := s.Do(func() (err error) {
-		if listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}); err != nil {
-			return err
-		}
-		if conn, err = net.Dial("unix", path); err != nil {
+	path = filepath.Join(c.Temp, "virtiofsd.sock")
+	err = s.Do(func() (err error) {
+		if listening, err = listen(path, c.User); err != nil {
 			return err
 		}
 		files, err := maxFiles()
 		args = virtiofsd(exists, c.Shared, files)
 		return err
 	})
-	if listener != nil {
-		defer listener.Close()
+	if listening != nil {
+		defer listening.Close()
 	}
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command(args[0], slices.Clone(args[1:])...)
+	cmd.ExtraFiles = []*os.File{listening}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return path, m.startHelper(s, cmd)
+}
+
+// listen makes a socket to which a user may connect.
+func listen(path string, user uint32) (*os.File, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	l.SetUnlinkOnClose(false)
+	if err := os.Chown(path, int(user), int(user)); err != nil {
+		return nil, err
+	}
+	return l.File()
+}
+
+// connect returns a connection to a socket.
+func connect(s Starter, path string) (*os.File, error) {
+	var conn net.Conn
+	err := s.Do(func() (err error) { conn, err = net.Dial("unix", path); return err })
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	passedOn, err := listener.File()
-	if err != nil {
-		return nil, err
-	}
-	defer passedOn.Close()
-	cmd := exec.Command(args[0], slices.Clone(args[1:])...)
-	cmd.ExtraFiles = []*os.File{passedOn}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
-	if err := m.startHelper(s, cmd); err != nil {
-		return nil, err
-	}
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		return nil, errors.New("not a unix socket")

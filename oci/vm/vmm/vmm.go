@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,9 @@ type Config struct {
 	Shared string
 	// Temp is a directory for sockets and the like, Memory for the guest's memory (a tmpfs).
 	Temp, MemoryDir string
+	// User is the user and group of the monitor, which is not root: what it needs it gets as a descriptor, or it may open
+	// it as that user.
+	User uint32
 	// Memory is the size of the guest's memory in MiB, CPUs the number of its processors.
 	Memory, CPUs int
 	// Limits are what it can grow to; only QEMU can.
@@ -45,6 +49,10 @@ type Config struct {
 	NICs []NIC
 	// Bare makes it a machine without an agent, and so without Machine.Line; nil for others.
 	Bare *Bare
+}
+
+func (c Config) credential() *syscall.Credential {
+	return &syscall.Credential{Uid: c.User, Gid: c.User}
 }
 
 // NIC is a network interface: the guest's end of a tap. File is the tap, opened, for QEMU, which closes it.

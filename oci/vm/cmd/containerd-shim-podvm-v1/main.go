@@ -19,12 +19,14 @@ import (
 	"github.com/containerd/plugin/registry"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/podd-project/podd/oci/vm/jail"
 	service "github.com/podd-project/podd/oci/vm/shim"
 )
 
 const name = "io.containerd.podvm.v1"
 
 func main() {
+	jail.MaybeInit()
 	registry.Register(&plugin.Registration{
 		Type: plugins.TTRPCPlugin, ID: "task", Requires: []plugin.Type{plugins.EventPlugin, plugins.InternalPlugin},
 		InitFn: newService,

@@ -1,8 +1,8 @@
 // Command podd-vm-image builds what pods' virtual machines boot.
 //
-//	podd-vm-image -driver uml [-kernel FILE] [-modules DIR] [-runtime FILE] [-agent FILE] [-o DIR]
+//	podd-vm-image -driver uml [-kernel FILE] [-virtiofsd FILE] [-modules DIR] [-runtime FILE] [-agent FILE] [-o DIR]
 //
-// It needs no root. The defaults are the files of Debian's packages user-mode-linux and crun.
+// It needs no root. The defaults are the files of Debian's packages user-mode-linux, virtiofsd and crun.
 package main
 
 import (
@@ -28,6 +28,7 @@ func run() error {
 	driver := flag.String("driver", vmm.UML, "uml or qemu")
 	kernel := flag.String("kernel", "", "kernel (default: linux.uml of package user-mode-linux)")
 	modules := flag.String("modules", "", "directory of the kernel's modules (default: those of package user-mode-linux)")
+	virtiofsd := flag.String("virtiofsd", "", "for uml: virtiofsd with --tag (default: package virtiofsd below -root)")
 	root := flag.String("root", "/", "directory of the extracted packages in which the kernel's shared libraries are")
 	runtime := flag.String("runtime", "/usr/bin/crun", "OCI runtime of the guest")
 	agent := flag.String("agent", "", "agent (default: podd-vm-agent beside this program)")
@@ -46,7 +47,8 @@ func run() error {
 	}
 	switch *driver {
 	case vmm.UML:
-		c.Wanted = []string{"ipv6", "bridge", "overlay"}
+		c.Virtiofsd = cmp.Or(*virtiofsd, filepath.Join(*root, "usr/libexec/virtiofsd"))
+		c.Wanted = []string{"ipv6", "bridge", "overlay", "fuse", "virtiofs", "tun", "dummy", "veth"}
 		if c.Kernel == "" {
 			c.Kernel = "/usr/bin/linux.uml"
 		}
