@@ -14,7 +14,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// check refuses what the CRI would not be allowed either, and what would be lost.
+// check refuses changes that the CRI could not request either, or that would be lost.
 func check(c Creation, adj *api.ContainerAdjustment) error {
 	for _, f := range []func(Creation, *api.ContainerAdjustment) error{
 		checkHandler, checkNames, checkProcess, checkMounts, checkDevices, checkNamespaces,
@@ -113,7 +113,7 @@ func checkDevices(_ Creation, adj *api.ContainerAdjustment) error {
 		case to != path.Clean(to) || !path.IsAbs(to) || to == "/":
 			return invalid("linux.devices", "%q is not a clean absolute path", to)
 		case !remove && !slices.Contains([]string{"b", "c", "u", "p"}, d.GetType()):
-			return invalid("linux.devices", "%s: the type %q is none of b, c, u, p", to, d.GetType())
+			return invalid("linux.devices", "%s: the type %q must be b, c, u or p", to, d.GetType())
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// queuedFrames bounds the memory of what a plugin has sent and podd has not read, in frames of up to 4 MiB.
+	// queuedFrames bounds the memory of unread messages of a plugin, in frames of up to 4 MiB.
 	queuedFrames = 16
 	// writeLimit bounds a write to a plugin that does not read.
 	writeLimit = 2 * time.Second

@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// PostPod tells the plugins what has happened to a pod. It does not wait for them. The start of a pod is RunPod.
+// PostPod sends an event of a pod to the plugins. It does not wait for them. The start of a pod is RunPod.
 func (p *Plugins) PostPod(t lifecycle.EventType, pod record.PodView) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +38,7 @@ func (p *Plugins) PostPodUpdate(pod record.PodView) {
 	}
 }
 
-// PostContainer tells the plugins what has happened to a container. It does not wait for them: what they answer to the
+// PostContainer sends an event of a container to the plugins. It does not wait for them: what they answer to the
 // end of a container is done later.
 func (p *Plugins) PostContainer(t lifecycle.EventType, c record.ContainerView) {
 	p.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protorange"
 )
 
-// checkFields refuses what a plugin asks for if it has fields of a newer protocol: they would be lost.
+// checkFields refuses a request of a plugin with fields of a newer protocol: they would be lost.
 func checkFields(m proto.Message) error {
 	return protorange.Range(m.ProtoReflect(), func(at protopath.Values) error {
 		last := at.Index(-1)

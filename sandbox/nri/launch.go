@@ -26,7 +26,7 @@ const (
 	// launchDelay is the time after which a plugin that has ended is started again; it doubles up to maxLaunchDelay.
 	launchDelay    = time.Second
 	maxLaunchDelay = time.Minute
-	// launchedWell is the running time after which the delay starts anew.
+	// launchedWell is stable running time: it resets the delay.
 	launchedWell = time.Minute
 	// configLimit bounds a plugin's configuration file, which is one message.
 	configLimit = 1 << 20
@@ -145,7 +145,7 @@ func (p *Plugins) setLaunchError(one *launch, err error) {
 	one.err = err
 }
 
-// runProgram starts a plugin and returns when it has ended or is not connected any more, with the reason.
+// runProgram starts a plugin and returns when it has exited or is disconnected, with the reason.
 func (p *Plugins) runProgram(ctx context.Context, one *launch) error {
 	config, err := p.readConfig(one.name)
 	if err != nil {
@@ -182,7 +182,8 @@ func (p *Plugins) readConfig(name string) (string, error) {
 		case err != nil:
 			return "", err
 		case !info.Mode().IsRegular() || info.Size() > configLimit:
-			return "", fmt.Errorf("%w: %s is no file of at most %d bytes", errdefs.ErrInvalidArgument, path, configLimit)
+			return "", fmt.Errorf("%w: %s must be a regular file of at most %d bytes",
+				errdefs.ErrInvalidArgument, path, configLimit)
 		}
 		text, err := os.ReadFile(path)
 		return string(text), err

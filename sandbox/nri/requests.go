@@ -91,7 +91,7 @@ func (p *Plugins) Start(ctx context.Context, c record.ContainerView) error {
 }
 
 // Update lets the plugins change the limits that are to be set for a container. It returns what to set, and then, which
-// must be called with the outcome when nothing of c is locked any more, also after an error. If there was none, then
+// must be called with the outcome once nothing of c is locked, also after an error. If there was none, then
 // makes the updates of other containers that the plugins ask for. It returns the error.
 func (p *Plugins) Update(
 	ctx context.Context, c record.ContainerView, r *cri.LinuxContainerResources,

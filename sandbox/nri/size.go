@@ -17,7 +17,7 @@ const maxDescription = 3 << 20
 // checkSize refuses a container that cannot be described to plugins: errdefs.ErrInvalidArgument.
 func checkSize(pod *api.PodSandbox, c *api.Container) error {
 	if n := proto.Size(pod) + proto.Size(c); n > maxDescription {
-		return fmt.Errorf("%w: NRI plugins must be told of the container: its environment, arguments, mounts, labels and "+
+		return fmt.Errorf("%w: NRI plugins must know the container: its environment, arguments, mounts, labels and "+
 			"annotations, with those of its pod, have %d bytes, at most %d are allowed",
 			errdefs.ErrInvalidArgument, n, maxDescription)
 	}

@@ -9,7 +9,7 @@ import (
 // Status is the state of the plugins, for people and metrics.
 type Status struct {
 	Plugins []PluginStatus `json:"plugins"`
-	// Calls are the calls since podd's start, by plugin, also of plugins that are not connected any more.
+	// Calls are the calls since podd's start, by plugin, including those of disconnected plugins.
 	Calls map[string][]Calls `json:"calls,omitempty"`
 	// Down are the plugins of the plugin directory that do not run, with the reason.
 	Down map[string]string `json:"down,omitempty"`
