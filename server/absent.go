@@ -28,7 +28,7 @@ func (s *Server) onContainer(ctx context.Context, id string, act func(context.Co
 	})
 }
 
-// ifPresent calls act with the full id that find returns. It is no error if find returns ErrNotFound, before act or
+// ifPresent calls act with the full id that find returns. It is not an error if find returns ErrNotFound, before act or
 // after act failed with it: Stop and Remove are idempotent in CRI. An ErrNotFound about anything else is returned.
 func ifPresent(
 	ctx context.Context, id string, act func(context.Context, string) error, find func(string) (string, error),

@@ -6,7 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemoveContainer removes a container, also a running one. It is no error if the container does not exist.
+// RemoveContainer removes a container, also a running one. It is not an error if the container does not exist.
 func (s *Server) RemoveContainer(
 	ctx context.Context, r *cri.RemoveContainerRequest,
 ) (*cri.RemoveContainerResponse, error) {

@@ -8,8 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// StopContainer sends the stop signal and kills the container after the timeout. It is no error if the container does
-// not exist.
+// StopContainer sends the stop signal and kills the container after the timeout. It is not an error if the container
+// does not exist.
 func (s *Server) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	if err := checkStopContainer(r); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemoveImage removes an image with all of its names. It is no error if the image does not exist. An image that
+// RemoveImage removes an image with all of its names. It is not an error if the image does not exist. An image that
 // containers use is refused: they would lose their files.
 func (s *Server) RemoveImage(ctx context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
 	if err := checkImage(r.GetImage()); err != nil {

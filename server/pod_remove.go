@@ -6,7 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemovePodSandbox removes a pod and its containers, also running ones. It is no error if the pod does not exist.
+// RemovePodSandbox removes a pod and its containers, also running ones. It is not an error if the pod does not exist.
 func (s *Server) RemovePodSandbox(
 	ctx context.Context, r *cri.RemovePodSandboxRequest,
 ) (*cri.RemovePodSandboxResponse, error) {

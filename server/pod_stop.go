@@ -6,7 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// StopPodSandbox stops a pod's containers and releases its network. It is no error if the pod does not exist.
+// StopPodSandbox stops a pod's containers and releases its network. It is not an error if the pod does not exist.
 func (s *Server) StopPodSandbox(
 	ctx context.Context, r *cri.StopPodSandboxRequest,
 ) (*cri.StopPodSandboxResponse, error) {

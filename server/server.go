@@ -31,7 +31,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Deps has what the server depends on.
+// Deps are the dependencies of the server.
 type Deps struct {
 	Engine  Engine
 	Images  Images

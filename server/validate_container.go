@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkCreateContainer ignores sandbox_config but for privileged: podd uses the pod's record. The kubelet computes
+// checkCreateContainer ignores sandbox_config except privileged: podd uses the pod's record. The kubelet computes
 // privileged for each request: it is set for an ephemeral container (kubectl debug --profile=sysadmin) in a pod that
 // was created without.
 func checkCreateContainer(r *cri.CreateContainerRequest) error {
