@@ -147,7 +147,7 @@ func missing(id string, found []garbage.Kind, wanted ...string) []Finding {
 	return findings
 }
 
-// checkPod returns what is missing of a ready pod of this boot.
+// checkPod returns the missing parts of a ready pod of this boot.
 func (e *Engine) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []Finding {
 	if p.Status().State != record.PodReady || p.BootID != e.node.BootID {
 		return nil
@@ -169,7 +169,7 @@ func (e *Engine) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []F
 	return findings
 }
 
-// checkContainer returns what is missing of a container that was created.
+// checkContainer returns the missing parts of a created container.
 func (e *Engine) checkContainer(ctx context.Context, c *Container, found []garbage.Kind) []Finding {
 	switch s := c.Status(); {
 	case s.State == record.ContainerCreating, c.pod.BootID != e.node.BootID, c.startFails():
@@ -214,7 +214,7 @@ func (e *Engine) FreeAddress(ctx context.Context, id string) error {
 // Address reports whether FreeAddress can repair the finding.
 func (f Finding) Address() bool { return f.Problem == FindingLeak && f.What == kindAddress }
 
-// Remedy describes what a repair does about the finding, "" for nothing.
+// Remedy describes the repair of the finding, "" for none.
 func (f Finding) Remedy() string {
 	if f.Problem != FindingLeak {
 		return ""

@@ -79,7 +79,7 @@ func (c *Container) advance(to record.ContainerState, change func(*record.Contai
 	return c.update(to, change, true)
 }
 
-// observe is advance for what has already happened; see Pod.observe.
+// observe is advance for a past event; see Pod.observe.
 func (c *Container) observe(to record.ContainerState, change func(*record.ContainerStatus)) error {
 	return c.update(to, change, false)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // CheckpointContainer saves a running container in a new file at location, see package archive. It runs again
-// afterwards. Starts, updates and the removal of the container wait meanwhile; a stop ends the checkpoint.
+// afterwards. Starts, updates and the removal of the container wait; a stop ends the checkpoint.
 func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) error {
 	c, rt, err := e.running(id)
 	if err != nil {
@@ -69,7 +69,7 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 
 func (c *Container) mark() snapshot.Mark { return snapshot.MarkOf(c.dir) }
 
-// endCheckpoint undoes what a podd left that was killed while it saved c.
+// endCheckpoint undoes a checkpoint of c during which podd was killed.
 func endCheckpoint(ctx context.Context, c *Container) {
 	err := c.mark().Clear(func() error {
 		rt, err := c.pod.handler.Runtime()

@@ -100,7 +100,7 @@ func (e *Engine) registerContainer(
 	return other, added, err
 }
 
-// releaseLabels frees the container's SELinux level, if it has one of its own.
+// releaseLabels frees the container's SELinux level, if it differs from the pod's.
 func (c *Container) releaseLabels() {
 	if c.Labels != c.pod.Labels {
 		host.ReleaseLabels(c.Labels)
@@ -150,9 +150,9 @@ func checkSameContainer(have, want *Container) error {
 		return nil
 	}
 	m := want.Config.GetMetadata()
-	return fmt.Errorf("%w: container %s (%s) is %s attempt %d of this pod already, with another configuration or started "+
-		"since: remove it first, or use another attempt",
-		errdefs.ErrAlreadyExists, have.ID, state, m.GetName(), m.GetAttempt())
+	return fmt.Errorf("%w: container name %s attempt %d is taken by container %s (%s), which has another configuration "+
+		"or was started: remove it, or use another attempt",
+		errdefs.ErrAlreadyExists, m.GetName(), m.GetAttempt(), have.ID, state)
 }
 
 func (e *Engine) containerPlan(c *Container) lifecycle.Plan {
@@ -185,7 +185,7 @@ type containerBuild struct {
 	// adjustment is what plugins changed of spec.
 	adjustment nri.Adjustment
 	process    oci.Process
-	// commandErr is why the command cannot be run: then there is no process.
+	// commandErr is the reason why the command cannot be run: then there is no process.
 	commandErr error
 }
 

@@ -40,7 +40,7 @@ func limitGroup(
 }
 
 // adjustOOM sets oom_score_adj of every process of the container, repeatedly until there is no new process: one may be
-// forked meanwhile by a process with the old value.
+// forked in the meantime by a process with the old value.
 func adjustOOM(group usage.Cgroup, value int) error {
 	done := map[int]bool{}
 	for before := -1; len(done) > before; {
@@ -82,7 +82,7 @@ func actualResources(
 	return actual, nil
 }
 
-// setOOMScoreAdj writes a process's oom_score_adj; a process that has ended is no error.
+// setOOMScoreAdj writes a process's oom_score_adj; a process that has ended is not an error.
 func setOOMScoreAdj(pid, value int) error {
 	err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, int64(value), 10), 0)
 	if isProcessGone(err) {

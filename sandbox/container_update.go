@@ -83,7 +83,7 @@ func updateContainer(ctx context.Context, deps Deps, c *Container, limits nri.Re
 	operation.SetStage(ctx, "read back")
 	actual, err := readBack(deps, c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
-		err = nil // it has exited meanwhile
+		err = nil // it has exited
 	}
 	return errors.Join(err,
 		c.observe(c.Status().State, func(s *record.ContainerStatus) { s.Resources = actual }))

@@ -38,7 +38,7 @@ func (e *Engine) verifyPIDNamespace(ctx context.Context, c *Container, rt Runtim
 		return fmt.Errorf("owner of the PID namespace: %w", err)
 	}
 	if s.Status != oci.Running && s.Status != oci.Paused {
-		return fmt.Errorf("%w: the owner of the PID namespace, %s, has ended meanwhile",
+		return fmt.Errorf("%w: the owner of the PID namespace, %s, has ended",
 			errdefs.ErrFailedPrecondition, owner)
 	}
 	return nil

@@ -56,7 +56,7 @@ type Images interface {
 	Allow(ctx context.Context, imageID, namespace string) error
 	Rootfs(ctx context.Context, r image.RootfsRequest) (path string, err error)
 	Volume(ctx context.Context, r image.VolumeRequest) (path string, err error)
-	// Diff writes what the container has written to its root filesystem, as a layer.
+	// Diff writes the changes of the container to its root filesystem, as a layer.
 	Diff(ctx context.Context, containerID string, w io.Writer) error
 	// Apply makes the changes of such a layer in the container's mounted root filesystem.
 	Apply(ctx context.Context, containerID string, layer io.Reader) error
@@ -66,7 +66,7 @@ type Images interface {
 	ContainersWithMounts(ctx context.Context) ([]string, error)
 }
 
-// Plugins are asked before a pod or container is made or changed, and told afterwards. Posts do not wait for them.
+// Plugins are asked before a pod or container is made or changed, and notified afterwards. Posts do not wait for them.
 type Plugins interface {
 	// RunPod, UpdatePod and Start return an error if a plugin refuses.
 	RunPod(ctx context.Context, p record.PodView) error
@@ -74,7 +74,7 @@ type Plugins interface {
 	Start(ctx context.Context, c record.ContainerView) error
 	// Create changes the config.json of a container.
 	Create(ctx context.Context, c nri.Creation) (nri.Adjustment, error)
-	// Update returns the limits to set instead of r, and what to call when no lock of the container is held any more.
+	// Update returns the limits to set instead of r, and what to call once no lock of the container is held.
 	Update(ctx context.Context, c record.ContainerView, r *cri.LinuxContainerResources) (
 		limits nri.Resources, then func(context.Context, error) error, err error)
 	PostPod(t lifecycle.EventType, p record.PodView)

@@ -42,7 +42,7 @@ type Deps struct {
 	// Cgroups and Disk are the sources of resource usage; without them nothing is measured.
 	Cgroups usage.Cgroups
 	Disk    usage.Disk
-	// Prime, if set, is called at the beginning of a container's creation and runs beside it, see cgroups.Tree.
+	// Prime, if set, is called at the beginning of a container's creation and runs concurrently, see cgroups.Tree.
 	Prime func()
 	// Commit makes records survive a power loss, nil for checkpoint.Commit.
 	Commit record.Commit

@@ -27,7 +27,7 @@ func newJanitor(e *Engine) *garbage.Janitor {
 // RunGC collects garbage until ctx ends, see garbage.Janitor.
 func (e *Engine) RunGC(ctx context.Context) { e.janitor.Run(ctx) }
 
-// GC frees what is in no record, see garbage.Janitor.Collect.
+// GC frees resources that no record claims, see garbage.Janitor.Collect.
 func (e *Engine) GC(ctx context.Context) error { return e.janitor.Collect(ctx) }
 
 // claims are the engine's records as the janitor sees them.

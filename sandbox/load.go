@@ -114,7 +114,7 @@ func (r *recovery) loadPod(id string) error {
 	if err := host.ReserveLabels(p.Labels); err != nil {
 		p.log().WithError(err).Warn("failed to reserve SELinux level, another pod may get the same")
 	}
-	// One that was never finished has no name: it is discarded, and the kubelet asks for it again meanwhile.
+	// One that was never finished has no name: it is discarded, and the kubelet asks for it again.
 	state := p.Status().State
 	if other, found := r.e.store.pods.Adopt(p, state != record.PodCreating, state == record.PodReady); found {
 		p.log().WithField("other", other.ID).Warn("two pod sandboxes of one name")

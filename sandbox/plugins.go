@@ -49,7 +49,7 @@ func (r pluginEngine) Existing() (pods []record.PodView, containers []record.Con
 
 func (r pluginEngine) Spec(id string) (*specs.Spec, error) { return r.spec(id) }
 
-// Update sets limits. A container that has ended meanwhile is no error.
+// Update sets limits. A container that has exited is not an error.
 func (r pluginEngine) Update(ctx context.Context, id string, limits nri.Resources) error {
 	c, err := r.e.Container(id)
 	if err == nil {

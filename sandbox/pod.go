@@ -23,7 +23,7 @@ type Pod struct {
 	dir string
 	// logger is the engine's; see log.
 	logger logrus.FieldLogger
-	// life ends when the pod starts to stop: it cancels what is being built in the pod.
+	// life ends when the pod starts to stop: it cancels creations in the pod.
 	life lifecycle.Lifetime
 	// handler is the one that the pod was created with.
 	handler *handler.Held
@@ -74,7 +74,7 @@ func (p *Pod) advance(to record.PodState, change func(*record.PodStatus)) error 
 	return p.update(to, change, true)
 }
 
-// observe is advance for what has already happened: the status is published even when it cannot be written, and after a
+// observe is advance for a past event: the status is published even when it cannot be written, and after a
 // restart it is observed again.
 func (p *Pod) observe(to record.PodState, change func(*record.PodStatus)) error {
 	return p.update(to, change, false)

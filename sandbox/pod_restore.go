@@ -119,7 +119,7 @@ func restoreContainers(
 			return nil, err
 		}
 		if c.ImageID != source.Container(config.GetMetadata().GetName()).ImageID { // the name was moved since openSource
-			return nil, fmt.Errorf("%w: the image of container %s was replaced meanwhile", errdefs.ErrAborted, c.ID)
+			return nil, fmt.Errorf("%w: the image of container %s was replaced", errdefs.ErrAborted, c.ID)
 		}
 		containers = append(containers, c)
 	}
@@ -166,7 +166,7 @@ func (p *Pod) restoreShm(ctx context.Context, e *Engine) func() error {
 	}
 }
 
-// stageTime is what the creation of p may take longer than that of another pod.
+// stageTime is the additional time for the creation of p, compared with another pod.
 func (p *Pod) stageTime() time.Duration {
 	if p.source == nil {
 		return 0
@@ -194,7 +194,7 @@ func (c *Container) restoreRootfs(ctx context.Context, e *Engine) func() error {
 	}
 }
 
-// restoreTime is what the creation or start of c may take longer than that of another container.
+// restoreTime is the additional time for the creation or start of c, compared with another container.
 func (c *Container) restoreTime(paths record.Layout) time.Duration {
 	if !c.Restored {
 		return 0

@@ -102,14 +102,9 @@ func checkSamePod(have, want *Pod) error {
 	}
 	m := want.Config.GetMetadata()
 	return fmt.Errorf(
-		"%w: pod sandbox %s (%s) is %s/%s attempt %d already, with another configuration or no longer ready: "+
-			"remove it first, or use another attempt",
-		errdefs.ErrAlreadyExists,
-		have.ID,
-		state,
-		m.GetNamespace(),
-		m.GetName(),
-		m.GetAttempt(),
+		"%w: pod name %s/%s attempt %d is taken by sandbox %s (%s), which has another configuration or is not ready: "+
+			"remove it, or use another attempt",
+		errdefs.ErrAlreadyExists, m.GetNamespace(), m.GetName(), m.GetAttempt(), have.ID, state,
 	)
 }
 
@@ -179,7 +174,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	})
 }
 
-// filesRequest is what the files of p are made from.
+// filesRequest returns the input for the files of p.
 func (p *Pod) filesRequest(ips []netip.Addr) files.Request {
 	return files.Request{Config: p.Config, Hostname: p.hostname(), IPs: ips, MountLabel: p.Labels.Mount}
 }

@@ -33,7 +33,7 @@ func (e *Engine) onStopOf(
 	return e.onPod(ctx, verb, p, func(ctx context.Context) error { return do(ctx, p) })
 }
 
-// errStopping is the cause with which a stop cancels what is being built in the pod.
+// errStopping is the cause with which a stop cancels creations in the pod.
 var errStopping = errors.New("the pod sandbox is being stopped")
 
 // stopPod needs p.slot.

@@ -5,8 +5,8 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// What a restarted daemon does with a record, given what it observes on the machine. Both functions are pure; README.md
-// has the table in prose.
+// The action of a restarted daemon on a record, given its observations on the machine. Both functions are pure;
+// README.md has the table in prose.
 
 type podAction string
 
@@ -16,7 +16,7 @@ const (
 	podNotReady podAction = "notready" // its processes are gone; the network stays attached until Stop
 )
 
-// podObservation is what was observed of a recorded pod.
+// podObservation are the observations of a recorded pod.
 type podObservation struct {
 	sameBoot bool
 	// alive: the namespaces are pinned and the infra container, if there is one, runs.
@@ -46,7 +46,7 @@ const (
 	containerKeep    containerAction = "keep"
 )
 
-// containerObservation is what was observed of a recorded container.
+// containerObservation are the observations of a recorded container.
 type containerObservation struct {
 	sameBoot bool
 	status   oci.Status

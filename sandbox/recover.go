@@ -73,7 +73,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(ctx, observeGrace)
 	defer cancel()
 	if err := r.observing.Close(grace); err != nil {
-		e.deps.Log.Warn("some pods or containers are still being observed, serving meanwhile")
+		e.deps.Log.Warn("some pods or containers are still being observed, serving concurrently")
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 			return
 		}
 		defer release()
-		// It returns the cause given, and logs what it could not undo.
+		// It returns the given cause, and logs a failed undo.
 		c.creation.Finish(r.e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container")))
 	case containerLost:
 		r.e.exit(c, oci.Exit{Code: 255, At: time.Now()})

@@ -40,7 +40,7 @@ func (e *Engine) PodUsage(ctx context.Context, ids []string, want usage.Want) ma
 	return e.usage.Pods(ctx, targets, want)
 }
 
-// Writable returns what a container has written, also when it has exited; nil when that is unknown.
+// Writable returns the space that a container has written, including an exited one; nil if it is unknown.
 func (e *Engine) Writable(containerID string) *image.FsUsage { return e.usage.Writable(containerID) }
 
 // Filesystem returns the filesystem of the containers' root filesystems, and the name of its block device, "" when it

@@ -43,7 +43,7 @@ type Janitor struct {
 	wake chan struct{} // makes Run collect again
 
 	mu          sync.Mutex // guards the lists
-	pending     []Trouble  // what the last collection could not free
+	pending     []Trouble  // of the last collection
 	quarantined []Trouble
 }
 
@@ -87,23 +87,23 @@ func (j *Janitor) WakeUp() {
 	}
 }
 
-// Pending returns what the last collection could not free.
+// Pending returns the resources that the last collection could not free.
 func (j *Janitor) Pending() []Trouble {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.pending)
 }
 
-// Troubles returns what the last collection could not free, and the damaged records in the quarantine: those found by
-// this daemon, and those that were there when it started.
+// Troubles returns the resources that the last collection could not free, and the damaged records in the quarantine,
+// found by this daemon or before.
 func (j *Janitor) Troubles() []Trouble {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Concat(j.pending, j.quarantined)
 }
 
-// Collect frees what is in no record: the resources of damaged records and of pods whose directory is gone. It may run
-// while pods are created: the machine is listed before the records, and a new pod has a record before anything else of
+// Collect frees resources that no record claims: those of damaged records and of pods whose directory is gone. Pods may
+// be created concurrently: the machine is listed before the records, and a new pod has a record before anything else of
 // it exists. errdefs.ErrUnavailable: the network was not collected because a pod was being attached.
 func (j *Janitor) Collect(ctx context.Context) error {
 	if err := j.Records.AwaitLoaded(ctx); err != nil {
@@ -141,7 +141,7 @@ func newCleanup(what, id string, err error) Trouble {
 	return Trouble{Kind: Cleanup, What: what, ID: id, Since: time.Now(), Error: err.Error()}
 }
 
-// setPending replaces the list. What was pending before keeps its time.
+// setPending replaces the list. Pending items keep their time.
 func (j *Janitor) setPending(pending []Trouble) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -155,8 +155,8 @@ func (j *Janitor) setPending(pending []Trouble) {
 	j.pending = pending
 }
 
-// Candidates lists the resources on the machine, by id, in the order in which they can be freed, and what could not be
-// listed.
+// Candidates lists the resources on the machine, by id, in the order in which they can be freed, and the failures to
+// list them.
 func (j *Janitor) Candidates(ctx context.Context) (map[string][]Kind, []Trouble) {
 	candidates := map[string][]Kind{}
 	var pending []Trouble
@@ -182,7 +182,7 @@ func (j *Janitor) unclaimed(candidates map[string][]Kind) map[string][]Kind {
 	return candidates
 }
 
-// free frees what is left under one id, up to the first failure, because what follows may be in use by that.
+// free frees what is left under one id, up to the first failure, because it may use those that follow.
 func (j *Janitor) free(ctx context.Context, id string, kinds []Kind) (what string, err error) {
 	for _, kind := range kinds {
 		j.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.What)

@@ -21,7 +21,7 @@ const ContainersDir = "containers"
 type Layout struct {
 	// Root is the directory of the records, which survive a reboot.
 	Root string
-	// Run is the directory of what a reboot removes.
+	// Run is the directory of files that a reboot removes.
 	Run string
 	// NetnsDir is the directory of pinned network namespaces, which other programs use, too. Empty: OwnNetns.
 	NetnsDir string

@@ -13,7 +13,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// Pod is what a pod is: written once, before anything else of the pod exists, and never changed.
+// Pod is the identity of a pod: written once, before anything else of the pod exists, and never changed.
 // Every name on the machine follows from ID.
 type Pod struct {
 	ID        string
@@ -44,7 +44,7 @@ func (p Pod) HasInfra() bool {
 	return p.Infra || options.GetPid() == cri.NamespaceMode_POD
 }
 
-// Container is what a container is: written once, before anything else of it exists.
+// Container is the identity of a container: written once, before anything else of it exists.
 type Container struct {
 	ID, PodID string
 	CreatedAt time.Time

@@ -27,7 +27,7 @@ const (
 // podTransitions lists the states that may follow each state:
 //
 //	Creating -> Ready -> Stopping -> NotReady
-//	Creating -> NotReady    the creation failed and so did its undo, or the pod was stopped meanwhile
+//	Creating -> NotReady    the creation failed and so did its undo, or the pod was stopped during it
 //	Ready    -> NotReady    the infra container died, or the machine was rebooted
 //	NotReady -> Stopping    a repeated stop, for what the last one could not undo
 var podTransitions = map[PodState][]PodState{
