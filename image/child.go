@@ -181,7 +181,6 @@ func childEnv(job pullJob) []string {
 		// The garbage collector works harder above this; the hard limit is the process's.
 		"GOMEMLIMIT=" + strconv.FormatInt(job.Config.PullMemory/4*3, 10),
 		maxBytesEnv + "=" + strconv.FormatInt(job.Config.MaxImageBytes, 10),
-		maxFilesEnv + "=" + strconv.FormatInt(job.Config.MaxImageFiles, 10),
 		maxMemoryEnv + "=" + strconv.FormatInt(job.Config.PullMemory, 10),
 		rootEnv + "=" + job.Config.Root, runRootEnv + "=" + job.Config.RunRoot,
 		readableEnv + "=" + strings.Join(append(readablePaths(job.Config), job.Load), "\n"),

@@ -39,7 +39,6 @@ const (
 	readableEnv  = "PODD_READABLE"   // separated by newlines
 	pullDirEnv   = "PODD_PULL_DIR"   // pullJob.Dir
 	maxBytesEnv  = "PODD_MAX_BYTES"  // Config.MaxImageBytes
-	maxFilesEnv  = "PODD_MAX_FILES"  // Config.MaxImageFiles
 	maxMemoryEnv = "PODD_MAX_MEMORY" // Config.PullMemory
 	offlineEnv   = "PODD_OFFLINE"    // pullJob.offline
 	idleEnv      = "PODD_IDLE"       // pullJob.Idle

@@ -21,10 +21,8 @@ type Config struct {
 	BootID string `toml:"-"`
 
 	// RegistriesConf is containers-registries.conf(5): mirrors, insecure registries, short names. The file may be
-	// missing.
-	RegistriesConf string `toml:"registries_conf" comment:"Mirrors, insecure registries and short names: containers-registries.conf(5). Read at every pull. A missing file counts as empty."`
-	// RegistriesConfDir holds drop-ins of the same format.
-	RegistriesConfDir string `toml:"registries_conf_dir" comment:"Directory of drop-in files for registries_conf."`
+	// missing. Drop-ins are in the directory with the same name and ".d".
+	RegistriesConf string `toml:"registries_conf" comment:"Mirrors, insecure registries and short names: containers-registries.conf(5). Read at every pull, with the drop-in files in the directory of the same name with .d at its end. A missing file counts as empty."`
 	// Policy is containers-policy.json(5): the signatures that an image needs. Without the file every image is
 	// accepted.
 	Policy string `toml:"policy" comment:"Which signatures images need: containers-policy.json(5). Read at every pull. Without the file every image is accepted."`
@@ -54,17 +52,10 @@ type Config struct {
 	PullMinRate int64 `toml:"pull_min_rate" comment:"Least progress of a pull, in bytes per second, averaged over pull_progress_timeout. 0: any byte."`
 	// PullGrace is how long a pull continues after its last caller is gone, so that the caller can come back.
 	PullGrace time.Duration `toml:"pull_grace" comment:"How long a pull continues after its last caller has gone. A restarted kubelet joins it."`
-	// MaxParallelDownloads is how many layers one pull fetches in parallel.
-	MaxParallelDownloads int `toml:"max_parallel_downloads" comment:"How many layers one pull downloads at a time."`
-	// MaxImageBytes and MaxImageFiles bound the layers of an image, unpacked: bytes of content, and files.
+	// MaxImageBytes bounds the layers of an image, unpacked, in bytes of content.
 	MaxImageBytes int64 `toml:"max_image_bytes" comment:"Largest image, unpacked, in bytes, and largest archive of images, uncompressed. A pull or load of a larger one fails."`
-	MaxImageFiles int64 `toml:"max_image_files" comment:"Most files of an image, in all of its layers. A pull of one with more fails."`
 	// PullMemory bounds the memory of the process that does a pull, in bytes.
 	PullMemory int64 `toml:"pull_memory" comment:"Most memory of the process that a pull runs in, in bytes. A pull that needs more fails. An image compressed with zstd --long needs 128 MiB for each layer in download."`
-	// SyncLayers syncs a layer's files before the layer is recorded.
-	SyncLayers bool `toml:"sync_layers" comment:"Sync a layer's files to disk before recording the layer, so that a power failure leaves no empty files in images."`
-	// VolatileRootfs turns fsync in containers' root filesystems into a no-op: they do not survive a reboot anyway.
-	VolatileRootfs bool `toml:"volatile_rootfs" comment:"Ignore fsync in the root filesystem of containers (not in volumes). No container outlives a reboot."`
 }
 
 // minPullMemory is enough for layers with common windows.
@@ -73,21 +64,16 @@ const minPullMemory = 256 << 20
 // DefaultConfig returns the default values; the caller sets Root and RunRoot.
 func DefaultConfig() Config {
 	return Config{
-		RegistriesConf:       "/etc/containers/registries.conf",
-		RegistriesConfDir:    "/etc/containers/registries.conf.d",
-		Policy:               "/etc/containers/policy.json",
-		PolicyDir:            "/etc/podd/policies",
-		AuthDir:              "/etc/podd/auth",
-		PreloadDir:           "/var/lib/podd/preload",
-		PullProgressTimeout:  5 * time.Minute,
-		PullMinRate:          1024,
-		PullGrace:            2 * time.Minute,
-		MaxParallelDownloads: 6,
-		MaxImageBytes:        64 << 30,
-		MaxImageFiles:        4_000_000,
-		PullMemory:           1 << 30,
-		SyncLayers:           true,
-		VolatileRootfs:       true,
+		RegistriesConf:      "/etc/containers/registries.conf",
+		Policy:              "/etc/containers/policy.json",
+		PolicyDir:           "/etc/podd/policies",
+		AuthDir:             "/etc/podd/auth",
+		PreloadDir:          "/var/lib/podd/preload",
+		PullProgressTimeout: 5 * time.Minute,
+		PullMinRate:         1024,
+		PullGrace:           2 * time.Minute,
+		MaxImageBytes:       64 << 30,
+		PullMemory:          1 << 30,
 	}
 }
 
@@ -100,7 +86,6 @@ func (c Config) Validate(problem func(key string, err error)) {
 		{"root", c.Root, false},
 		{"run_root", c.RunRoot, false},
 		{"registries_conf", c.RegistriesConf, true},
-		{"registries_conf_dir", c.RegistriesConfDir, true},
 		{"policy", c.Policy, true},
 		{"policy_dir", c.PolicyDir, true},
 		{"auth_file", c.AuthFile, true},
@@ -132,14 +117,8 @@ func (c Config) validateNumbers(problem func(key string, err error)) {
 	if c.PullMinRate < 0 {
 		problem("pull_min_rate", fmt.Errorf("%d is negative", c.PullMinRate))
 	}
-	if c.MaxParallelDownloads < 1 || c.MaxParallelDownloads > 64 {
-		problem("max_parallel_downloads", fmt.Errorf("%d is not within 1 to 64", c.MaxParallelDownloads))
-	}
 	if c.MaxImageBytes < 1 {
 		problem("max_image_bytes", fmt.Errorf("%d is less than 1", c.MaxImageBytes))
-	}
-	if c.MaxImageFiles < 1 {
-		problem("max_image_files", fmt.Errorf("%d is less than 1", c.MaxImageFiles))
 	}
 	if c.PullMemory < minPullMemory {
 		problem("pull_memory", fmt.Errorf("%d is less than %d", c.PullMemory, minPullMemory))

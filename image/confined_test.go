@@ -257,10 +257,11 @@ func confinedStore(t *testing.T) (cfg Config, dir, layer string) {
 func TestProgramsOfPull(t *testing.T) {
 	needLandlock(t)
 	cfg, dir, layer := confinedStore(t)
-	cfg.RegistriesConfDir = filepath.Join(filepath.Dir(cfg.Root), "readable")
-	readable, written := filepath.Join(cfg.RegistriesConfDir, "program"), filepath.Join(layer, "program")
+	cfg.RegistriesConf = filepath.Join(filepath.Dir(cfg.Root), "readable")
+	dropIns := cfg.registriesConfDir()
+	readable, written := filepath.Join(dropIns, "program"), filepath.Join(layer, "program")
 	program, err := os.ReadFile("/proc/self/exe")
-	err = errors.Join(err, os.Mkdir(cfg.RegistriesConfDir, 0o700), os.WriteFile(readable, program, 0o700),
+	err = errors.Join(err, os.Mkdir(dropIns, 0o700), os.WriteFile(readable, program, 0o700),
 		os.Link(readable, written))
 	if err != nil {
 		t.Fatal(err)

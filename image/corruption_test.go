@@ -363,7 +363,6 @@ func TestWhenLayersAreVerified(t *testing.T) {
 		{"same boot", func(*corrupted) {}, "one three two"},
 		{"another boot", func(d *corrupted) { d.cfg.BootID = "second" }, "three two"},
 		{"another boot after an end in order", func(d *corrupted) {
-			d.cfg.SyncLayers = true
 			if err := d.open().Close(); err != nil {
 				d.Fatal(err)
 			}

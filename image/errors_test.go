@@ -111,23 +111,20 @@ func TestConfigValidate(t *testing.T) {
 	good.Root, good.RunRoot = "/var/lib/podd/storage", "/run/podd/storage"
 	good.Validate(func(key string, err error) { t.Errorf("Validate of the defaults: %s: %v", key, err) })
 	for name, spoil := range map[string]func(*Config){
-		"root":                   func(c *Config) { c.Root = "" },
-		"run_root":               func(c *Config) { c.RunRoot = "run" },
-		"registries_conf":        func(c *Config) { c.RegistriesConf = "x" },
-		"registries_conf_dir":    func(c *Config) { c.RegistriesConfDir = "x" },
-		"policy":                 func(c *Config) { c.Policy = "x" },
-		"auth_file":              func(c *Config) { c.AuthFile = "x" },
-		"preload_dir":            func(c *Config) { c.PreloadDir = "x" },
-		"overlay mount options":  func(c *Config) { c.Root = "/a:b" },
-		"pull_progress_timeout":  func(c *Config) { c.PullProgressTimeout = -1 },
-		"pull_grace":             func(c *Config) { c.PullGrace = -1 },
-		"pull_min_rate":          func(c *Config) { c.PullMinRate = -1 },
-		"max_parallel_downloads": func(c *Config) { c.MaxParallelDownloads = 0 },
-		"max_image_bytes":        func(c *Config) { c.MaxImageBytes = 0 },
-		"max_image_files":        func(c *Config) { c.MaxImageFiles = 0 },
-		"pull_memory":            func(c *Config) { c.PullMemory = minPullMemory - 1 },
-		"variant_annotations":    func(c *Config) { c.VariantAnnotations = []string{"ok", ""} },
-		"pinned_images":          func(c *Config) { c.Pinned = []string{"ok", "**"} },
+		"root":                  func(c *Config) { c.Root = "" },
+		"run_root":              func(c *Config) { c.RunRoot = "run" },
+		"registries_conf":       func(c *Config) { c.RegistriesConf = "x" },
+		"policy":                func(c *Config) { c.Policy = "x" },
+		"auth_file":             func(c *Config) { c.AuthFile = "x" },
+		"preload_dir":           func(c *Config) { c.PreloadDir = "x" },
+		"overlay mount options": func(c *Config) { c.Root = "/a:b" },
+		"pull_progress_timeout": func(c *Config) { c.PullProgressTimeout = -1 },
+		"pull_grace":            func(c *Config) { c.PullGrace = -1 },
+		"pull_min_rate":         func(c *Config) { c.PullMinRate = -1 },
+		"max_image_bytes":       func(c *Config) { c.MaxImageBytes = 0 },
+		"pull_memory":           func(c *Config) { c.PullMemory = minPullMemory - 1 },
+		"variant_annotations":   func(c *Config) { c.VariantAnnotations = []string{"ok", ""} },
+		"pinned_images":         func(c *Config) { c.Pinned = []string{"ok", "**"} },
 	} {
 		c := good
 		spoil(&c)

@@ -20,7 +20,7 @@ func TestLayerIsStoredOnce(t *testing.T) {
 	const pulls, rounds = 8, 5
 	dir := t.TempDir()
 	cfg := DefaultConfig()
-	cfg.Root, cfg.RunRoot, cfg.SyncLayers = filepath.Join(dir, "s"), filepath.Join(dir, "run"), false
+	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
 	if err := prepare(cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -227,7 +227,7 @@ func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 		DestinationCtx:          s.systemContext(),
 		Progress:                reports,
 		ProgressInterval:        progressInterval,
-		MaxParallelDownloads:    uint(s.cfg().MaxParallelDownloads),
+		MaxParallelDownloads:    maxDownloads,
 		ReportResolvedReference: &resolved,
 	})
 	close(done)

@@ -19,8 +19,12 @@ import (
 // several MiB in the pull's memory (PullMemory).
 const maxUnpacks = 4
 
+// maxDownloads bounds the layers of one pull that are downloaded at the same time.
+const maxDownloads = 6
+
 // metadataShare: the headers and padding of the layers' tars may have MaxImageBytes divided by this on disk, where they
-// are not compressed. It is enough for MaxImageFiles by default.
+// are not compressed. It is enough for maxImageFiles with the
+// default MaxImageBytes.
 const metadataShare = 4
 
 // addLayers stores the layers of an image side by side before it is copied: the copy then finds them in the store. It
@@ -52,7 +56,7 @@ func (s *Store) addLayers(
 	a := layers.Adder{
 		Store: s.storage, Source: source, Dir: s.temp, Note: job.progress.note,
 		MaxMetadata: s.cfg().MaxImageBytes / metadataShare,
-		Downloads:   s.cfg().MaxParallelDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
+		Downloads:   maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
 		All: len(plan.lazy()) > 0,
 	}
 	return plan.lazy(), a.Add(ctx, plan.chain)

@@ -62,11 +62,10 @@ func openIntegrity(path, boot string) (*integrity, error) {
 	return in, in.save()
 }
 
-// markClosed records that the store was closed properly, unless layers may not be synced yet or are still to be
-// verified.
-func (in *integrity) markClosed(synced bool) error {
+// markClosed records that the store was closed properly, unless layers are still to be verified.
+func (in *integrity) markClosed() error {
 	in.mu.Lock()
-	if synced && !in.state.Pending {
+	if !in.state.Pending {
 		in.state.Boot = ""
 	}
 	in.mu.Unlock()

@@ -40,7 +40,7 @@ func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
 		return s.hideLazy(e, errors.New("its files are in a store of layers, and additional_layer_store is not set"))
 	}
 	answers, err := s.askStore(ctx, storeJob{Root: s.cfg().AdditionalLayerStore, Mount: &storeMount{
-		Dir: o.dir, Lowers: e.lowers, Lazy: e.lazy, Writable: o.writable, Volatile: o.volatile, Label: o.label,
+		Dir: o.dir, Lowers: e.lowers, Lazy: e.lazy, Writable: o.writable, Label: o.label,
 	}})
 	switch {
 	case errors.Is(err, errStoreHangs):

@@ -197,15 +197,15 @@ func (r *storeRoot) check(l layers.Lazy) storeAnswer {
 type storeMount struct {
 	Dir string
 	// Lowers are the layers' directories, Lazy those of the store, nil for others; both top first.
-	Lowers             []string
-	Lazy               []*layers.Lazy
-	Writable, Volatile bool
-	Label              string
+	Lowers   []string
+	Lazy     []*layers.Lazy
+	Writable bool
+	Label    string
 }
 
 // do mounts the filesystem. The layers stay those that were opened, whatever the store does meanwhile.
 func (m *storeMount) do(root *storeRoot) storeAnswer {
-	o := overlay{dir: m.Dir, lowers: slices.Clone(m.Lowers), writable: m.Writable, volatile: m.Volatile, label: m.Label}
+	o := overlay{dir: m.Dir, lowers: slices.Clone(m.Lowers), writable: m.Writable, label: m.Label}
 	for i, l := range m.Lazy {
 		if l == nil {
 			continue

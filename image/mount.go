@@ -103,8 +103,8 @@ func (s *Store) build(ctx context.Context, e *entry, r mountRequest) (string, er
 		return "", err
 	}
 	o := overlay{
-		dir: dir, lowers: e.lowers, writable: r.writable, volatile: s.cfg().VolatileRootfs,
-		label: r.label, ids: ids, oldKernel: &s.oldKernel,
+		dir: dir, lowers: e.lowers, writable: r.writable, label: r.label,
+		ids: ids, oldKernel: &s.oldKernel,
 	}
 	if err := o.makeDirs(); err != nil {
 		return "", err

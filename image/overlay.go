@@ -20,7 +20,6 @@ type overlay struct {
 	dir      string   // has merged, and diff and work
 	lowers   []string // top first
 	writable bool
-	volatile bool
 	label    string
 	ids      *idMap
 	// oldKernel is set once a mount by parts has failed, as before Linux 6.7; nil: always try.
@@ -138,10 +137,8 @@ func (o *overlay) options() []option {
 	}
 	if o.writable {
 		out = append(out,
-			option{"upperdir", filepath.Join(o.dir, upperName)}, option{"workdir", filepath.Join(o.dir, workName)})
-		if o.volatile {
-			out = append(out, option{"volatile", ""})
-		}
+			option{"upperdir", filepath.Join(o.dir, upperName)}, option{"workdir", filepath.Join(o.dir, workName)},
+			option{"volatile", ""}) // fsync does nothing: no container outlives a reboot
 	}
 	return out
 }

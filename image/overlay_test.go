@@ -44,7 +44,7 @@ func TestOverlayOfOldKernels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			home, dir := t.TempDir(), t.TempDir()
-			o := overlay{dir: dir, lowers: layersOnDisk(t, home, c.layers), writable: c.writable, volatile: true}
+			o := overlay{dir: dir, lowers: layersOnDisk(t, home, c.layers), writable: c.writable}
 			if err := o.makeDirs(); err != nil {
 				t.Fatal(err)
 			}

@@ -121,7 +121,7 @@ func (c *pullConfig) writeFiles(registry *sysregistriesv2.Registry, found creden
 	if err != nil {
 		return fmt.Errorf("write the registry's part of registries.conf: %w", err)
 	}
-	c.RegistriesConf, c.RegistriesConfDir = filepath.Join(c.dir, "registries.conf"), ""
+	c.RegistriesConf = filepath.Join(c.dir, "registries.conf")
 	if err := os.WriteFile(c.RegistriesConf, raw, 0o600); err != nil {
 		return err
 	}

@@ -54,13 +54,13 @@ func libraryPaths() []string {
 
 // readablePaths returns what the configuration names: files anywhere, for a pull's process to read.
 func readablePaths(c Config) []string {
-	paths := []string{c.RegistriesConf, c.RegistriesConfDir, c.Policy, os.Getenv("SSL_CERT_FILE")}
+	paths := []string{c.RegistriesConf, c.registriesConfDir(), c.Policy, os.Getenv("SSL_CERT_FILE")}
 	certificates := filepath.SplitList(os.Getenv("SSL_CERT_DIR"))
 	paths = slices.Concat(paths, certificates, policyPaths(c.Policy))
 	for _, dir := range signatureDirs {
 		paths = append(paths, lookasidePaths(dir)...)
 	}
-	withLinks := slices.Concat(certificates, authorityDirs, signatureDirs, certificateDirs, []string{c.RegistriesConfDir})
+	withLinks := slices.Concat(certificates, authorityDirs, signatureDirs, certificateDirs, []string{c.registriesConfDir()})
 	for _, dir := range withLinks {
 		paths = append(paths, linkTargets(dir)...)
 	}

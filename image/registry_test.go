@@ -268,11 +268,10 @@ func configIn(t testing.TB, dir string, hosts ...string) image.Config {
 	t.Helper()
 	cfg := image.DefaultConfig()
 	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
-	cfg.RegistriesConf, cfg.RegistriesConfDir = filepath.Join(dir, "registries.conf"), ""
+	cfg.RegistriesConf = filepath.Join(dir, "registries.conf")
 	cfg.Policy, cfg.AuthFile = filepath.Join(dir, "policy.json"), filepath.Join(dir, "auth.json")
 	cfg.PreloadDir = filepath.Join(dir, "preload")
 	cfg.PullGrace = 10 * time.Second
-	cfg.SyncLayers = false // it flushes the whole disk, also what everyone else writes
 	var conf strings.Builder
 	for _, host := range hosts {
 		fmt.Fprintf(&conf, "[[registry]]\nlocation = %q\ninsecure = true\n", host)

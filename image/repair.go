@@ -243,9 +243,6 @@ func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 	if _, err := s.storage.ApplyDiff(id, tar); err != nil {
 		return err
 	}
-	if !s.cfg().SyncLayers {
-		return nil
-	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

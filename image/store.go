@@ -107,7 +107,7 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 func (s *Store) cfg() *Config { return s.settings.Load() }
 
 // Reconfigure replaces the configuration, which must be valid. Pulls in progress use the former one.
-// Root, RunRoot, BootID, SyncLayers and PullGrace must be as before.
+// Root, RunRoot, BootID and PullGrace must be as before.
 func (s *Store) Reconfigure(cfg Config) {
 	s.settings.Store(&cfg)
 	if err := s.refresh(); err != nil { // other images may be pinned
@@ -144,7 +144,7 @@ func (s *Store) Close() error {
 	if s.integrity == nil {
 		return nil
 	}
-	return s.integrity.markClosed(s.cfg().SyncLayers)
+	return s.integrity.markClosed()
 }
 
 // prepare makes the directories. Everyone may search Root, because the root of a user namespace must reach its own root
@@ -186,20 +186,16 @@ func prepare(cfg Config) error {
 	return os.Mkdir(temp, 0o700)
 }
 
-// open opens containers/storage. Its own mount over overlay/ is disabled (skip_mount_home): nothing but root
-// filesystems may stay mounted when podd exits.
+// open opens containers/storage. Its own mount over overlay/ is disabled (skip_mount_home): only root filesystems may
+// stay mounted when podd exits. The files of a layer are synced before the layer is recorded.
 func open(cfg Config) (storage.Store, error) {
 	storesMu.Lock()
 	defer storesMu.Unlock()
-	options := []string{"overlay.skip_mount_home=true"}
-	if cfg.SyncLayers {
-		options = append(options, "overlay.sync=filesystem")
-	}
 	opened, err := storage.GetStore(storagetypes.StoreOptions{
 		RunRoot:            cfg.RunRoot,
 		GraphRoot:          cfg.Root,
 		GraphDriverName:    "overlay",
-		GraphDriverOptions: options,
+		GraphDriverOptions: []string{"overlay.skip_mount_home=true", "overlay.sync=filesystem"},
 		// A layer fetched in parts is identified by its table of contents, and so would be the image: its id would not
 		// be the digest of its config.
 		PullOptions: map[string]string{"enable_partial_images": "false"},

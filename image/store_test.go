@@ -18,7 +18,6 @@ func testStore(t *testing.T, change func(*Config)) *Store {
 	dir := t.TempDir()
 	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
 	cfg.RegistriesConf, cfg.Policy, cfg.PreloadDir = "", "", ""
-	cfg.SyncLayers = false
 	if change != nil {
 		change(&cfg)
 	}
@@ -105,16 +104,13 @@ func TestUnreadableImages(t *testing.T) {
 	}
 }
 
-// TestSyncLayers: if configured, the library syncs a layer's files before it records the layer.
+// TestSyncLayers: the library syncs a layer's files before it records the layer.
 func TestSyncLayers(t *testing.T) {
-	for sync, want := range map[bool]drivers.SyncMode{true: drivers.SyncModeFilesystem, false: drivers.SyncModeNone} {
-		s := testStore(t, func(c *Config) { c.SyncLayers = sync })
-		driver, err := s.storage.GraphDriver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := driver.SyncMode(); got != want {
-			t.Errorf("sync_layers = %v: mode %v, want %v", sync, got, want)
-		}
+	driver, err := testStore(t, nil).storage.GraphDriver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := driver.SyncMode(); got != drivers.SyncModeFilesystem {
+		t.Errorf("SyncMode() = %v, want %v", got, drivers.SyncModeFilesystem)
 	}
 }

@@ -20,7 +20,7 @@ func (s *Store) systemContext() *types.SystemContext {
 func (c Config) systemContext(tempDir string) *types.SystemContext {
 	return &types.SystemContext{
 		SystemRegistriesConfPath:    orEmpty(c.RegistriesConf),
-		SystemRegistriesConfDirPath: c.orMissing(c.RegistriesConfDir),
+		SystemRegistriesConfDirPath: c.orMissing(c.registriesConfDir()),
 		UserShortNameAliasConfPath:  c.orMissing(""),
 		AuthFilePath:                c.orMissing(c.AuthFile),
 		BlobInfoCacheDir:            filepath.Join(c.Root, cacheDir),
@@ -30,6 +30,14 @@ func (c Config) systemContext(tempDir string) *types.SystemContext {
 		DockerRegistryUserAgent:     "podd",
 		DockerLogMirrorChoice:       false,
 	}
+}
+
+// registriesConfDir returns the directory of drop-ins for RegistriesConf.
+func (c Config) registriesConfDir() string {
+	if c.RegistriesConf == "" {
+		return ""
+	}
+	return c.RegistriesConf + ".d"
 }
 
 // tempDir is where layers are fetched to.

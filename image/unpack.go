@@ -21,6 +21,9 @@ import (
 // unpackedFile is in a pull's directory: the bytes and files that its layers have unpacked so far.
 const unpackedFile = "unpacked"
 
+// maxImageFiles bounds the files of an image, in all of its layers.
+const maxImageFiles = 4_000_000
+
 // maxUnpackMemory bounds the memory of a process that unpacks or packs one layer without a pull, in bytes: a container
 // can have made any number of files.
 const maxUnpackMemory = 1 << 30
@@ -43,7 +46,7 @@ func limitUnpacking() error {
 	if err != nil {
 		return err
 	}
-	m := &unpackMeter{mostBytes: envInt(maxBytesEnv), mostFiles: envInt(maxFilesEnv)}
+	m := &unpackMeter{mostBytes: envInt(maxBytesEnv), mostFiles: maxImageFiles}
 	if err := errors.Join(m.share(file), file.Close()); err != nil {
 		return err
 	}
@@ -134,7 +137,7 @@ func (m *unpackMeter) add(h *tar.Header) error {
 		return err
 	}
 	if files > m.mostFiles {
-		return fmt.Errorf("%s: more than %d files (max_image_files)", layers.TooLarge, m.mostFiles)
+		return fmt.Errorf("%s: more than %d files", layers.TooLarge, m.mostFiles)
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func goodNode(t *testing.T, files map[string]string) []string {
 	args := []string{"config", "check", "--node", "--root", dir + "/root", "--run", dir + "/run"}
 	for _, set := range []string{
 		`runtime.search_path=["DIR/bin"]`, "network.conf_dir=DIR/net.d", `network.bin_dirs=["DIR/cni"]`,
-		"image.policy=DIR/policy.json", "image.registries_conf=DIR/registries.conf", "image.registries_conf_dir=DIR/none",
+		"image.policy=DIR/policy.json", "image.registries_conf=DIR/registries.conf",
 	} {
 		args = append(args, "--set", strings.ReplaceAll(set, "DIR", dir))
 	}

@@ -36,12 +36,11 @@ var liveKeys = []string{
 	"runtime.restore_foreign_checkpoints",
 	"network.conf_dir", "network.bin_dirs", "network.conf_template", "network.ip_preference", "network.add_timeout",
 	"network.del_timeout", "network.skip_idle_plugins",
-	"image.registries_conf", "image.registries_conf_dir", "image.policy", "image.policy_dir", "image.auth_file",
+	"image.registries_conf", "image.policy", "image.policy_dir", "image.auth_file",
 	"image.auth_dir", "image.pinned_images",
 	"image.variant_annotations", "image.preload_dir", "image.pull_progress_timeout", "image.pull_min_rate",
 	"image.additional_layer_store",
-	"image.max_parallel_downloads", "image.max_image_bytes", "image.max_image_files", "image.pull_memory",
-	"image.volatile_rootfs",
+	"image.max_image_bytes", "image.pull_memory",
 }
 
 // live reports whether a reload can change the key.

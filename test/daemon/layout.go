@@ -74,10 +74,9 @@ bin_dirs = [%q]
 
 [image]
 registries_conf = %q
-registries_conf_dir = %q
 policy = %q
 `, d.Path("root"), d.Path("run"), d.opts.Handler, programs, d.Path("seccomp"), d.Path("cdi"),
-		machineHandlers(filepath.Join(bin, "vm")), d.Path("net.d"), plugins, registries, d.Path("registries.conf.d"), policy)
+		machineHandlers(filepath.Join(bin, "vm")), d.Path("net.d"), plugins, registries, policy)
 	if err := os.WriteFile(d.Path("podd.toml"), []byte(conf), 0o644); err != nil {
 		return err
 	}

@@ -140,11 +140,10 @@ conf_template = %q
 
 [image]
 registries_conf = %q
-registries_conf_dir = %q
 policy = %q
 %s`, n.Path("root"), n.Path("run"), n.c.Bin, n.Path("kubelet", "seccomp"), n.machines(), n.Path("net.d"),
 		n.c.contrib("kubernetes", "podd-cni.template"), n.c.path("images", "registries.conf"),
-		n.c.path("images", "registries.conf.d"), n.c.path("images", "policy.json"), n.Options.Podd)
+		n.c.path("images", "policy.json"), n.Options.Podd)
 }
 
 // machines is the configuration of the handler vm, if its shim and image have been built.
