@@ -11,11 +11,6 @@ import (
 	"sync"
 
 	"github.com/containerd/errdefs"
-	"go.podman.io/image/v5/docker"
-	"go.podman.io/image/v5/docker/reference"
-	containersimage "go.podman.io/image/v5/image"
-	"go.podman.io/image/v5/signature"
-	containersstorage "go.podman.io/image/v5/storage"
 )
 
 // Allow returns an error unless pods of a namespace may use a stored image. The image may have been pulled for another
@@ -90,44 +85,6 @@ func (s *Store) allowSigned(ctx context.Context, cfg Config, id string, names []
 
 // maxVerifying bounds the processes that verify stored signatures at the same time. More wait.
 const maxVerifying = 4
-
-// verifyStored applies the signature policy to a stored image with its stored signatures, in a pull's process. It
-// returns the errors of all names if none is accepted.
-func (s *Store) verifyStored(ctx context.Context, id string, names []string) error {
-	policy, err := s.cfg().policyContext()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = policy.Destroy() }() // frees memory
-	ref, err := containersstorage.Transport.NewStoreReference(s.storage, nil, id)
-	if err != nil {
-		return err
-	}
-	source, err := ref.NewImageSource(ctx, s.systemContext())
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	content := containersimage.UnparsedInstance(source, nil)
-	errs := []error{signature.PolicyRequirementError("no name of the image is accepted")}
-	for _, text := range names {
-		name, err := reference.ParseNamed(text)
-		if err != nil {
-			return err
-		}
-		remote, err := docker.NewReference(name)
-		if err != nil {
-			return err
-		}
-		named := containersimage.UnparsedInstanceWithReference(content, remote)
-		if accepted, err := policy.IsRunningImageAllowed(ctx, named); accepted {
-			return nil
-		} else {
-			errs = append(errs, fmt.Errorf("%s: %w", text, err))
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // loadedKey marks an image that was loaded from a file, in its data in storage. A later pull of it keeps the mark.
 const loadedKey = "podd-loaded"

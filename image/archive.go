@@ -28,7 +28,7 @@ import (
 
 // loader copies the images of a file into storage, in a process like that of a pull: what is in the file is hostile.
 type loader struct {
-	*Store
+	*worker
 	job pullJob
 	out *reporter
 }
@@ -128,7 +128,7 @@ func (l *loader) walkTar(visit func(*tar.Header, io.Reader) error) error {
 		return err
 	}
 	defer plain.Close()
-	most := l.cfg().MaxImageBytes
+	most := l.cfg.MaxImageBytes
 	r := tar.NewReader(&boundedReader{from: plain, left: most, most: most})
 	left := most
 	for range maxTarEntries {

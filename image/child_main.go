@@ -12,12 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/moby/sys/capability"
 	"github.com/sirupsen/logrus"
-	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/storage/pkg/reexec"
 	"golang.org/x/sys/unix"
 
@@ -174,51 +172,6 @@ func runPull(stdin io.Reader, stdout io.Writer) int {
 		fail(err)
 	}
 	return 0
-}
-
-// doPull opens the store's directory beside the daemon and copies an image, or those of a file, into it, or verifies
-// one.
-func doPull(ctx context.Context, job pullJob, out *reporter, replies <-chan storeReply) (pulled, error) {
-	opened, err := open(job.Config)
-	if err != nil {
-		return pulled{}, fmt.Errorf("open image store: %w", err)
-	}
-	s := &Store{log: logrus.NewEntry(logrus.StandardLogger()), storage: opened, temp: job.Dir}
-	s.settings.Store(&job.Config)
-	if job.Verify != "" {
-		return pulled{ID: job.Verify}, s.verifyStored(ctx, job.Verify, job.Names)
-	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	done := make(chan struct{})
-	defer close(done)
-	wg.Go(func() {
-		ticker := time.NewTicker(reportInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				_ = out.flush() // the last report fails too
-			}
-		}
-	})
-	if job.Load != "" {
-		return pulled{}, loadError((&loader{s, job, out}).load(ctx))
-	}
-	named, err := reference.ParseNamed(job.Ref)
-	if err != nil {
-		return pulled{}, err
-	}
-	sys := s.systemContext()
-	if err := errors.Join(job.Auth.apply(sys, named), trustLoopback(sys, named)); err != nil {
-		return pulled{}, err
-	}
-	if job.Config.AdditionalLayerStore != "" {
-		s.lookUp = func(ctx context.Context, r storeRequest) (storeReply, error) { return r.send(ctx, out, replies) }
-	}
-	return s.transfer(ctx, transferJob{sys, named, job.Annotations, job.Corrupt}, out)
 }
 
 // watchMemory ends the process with a clear message if it has more memory than most. The limit of the kernel is higher:

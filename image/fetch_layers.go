@@ -33,7 +33,7 @@ const metadataShare = 4
 // not remember manifests: registries count the requests for them.
 //
 // Layers that the additional layer store has are not fetched, but for those in corrupt. It returns their ids.
-func (s *Store) addLayers(
+func (w *worker) addLayers(
 	ctx context.Context, job copyJob, source types.ImageSource, corrupt []string,
 ) (lazy []string, err error) {
 	content := containersimage.UnparsedInstance(source, job.variant)
@@ -49,13 +49,13 @@ func (s *Store) addLayers(
 	if !ok {
 		return nil, nil
 	}
-	plan := lazyPlan{store: s.storage, chain: chain, corrupt: corrupt, most: s.cfg().MaxImageBytes}
-	if err := plan.make(ctx, s.lookUp, content); err != nil {
+	plan := lazyPlan{store: w.storage, chain: chain, corrupt: corrupt, most: w.cfg.MaxImageBytes}
+	if err := plan.make(ctx, w.lookUp, content); err != nil {
 		return nil, err
 	}
 	a := layers.Adder{
-		Store: s.storage, Source: source, Dir: s.temp, Note: job.progress.note,
-		MaxMetadata: s.cfg().MaxImageBytes / metadataShare,
+		Store: w.storage, Source: source, Dir: w.temp, Note: job.progress.note,
+		MaxMetadata: w.cfg.MaxImageBytes / metadataShare,
 		Downloads:   maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
 		All: len(plan.lazy()) > 0,
 	}

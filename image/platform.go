@@ -81,7 +81,7 @@ func listPlatforms(blob []byte) []string {
 // checkStored fails for a stored image that no container can be made of: its configuration exceeds the limits, or it is
 // for another platform, as a list can be wrong about its images.
 func (s *Store) checkStored(id string) error {
-	blob, err := s.blob(id, storage.ImageDigestBigDataKey)
+	blob, err := storedBlob(s.storage, id, storage.ImageDigestBigDataKey)
 	if err != nil {
 		return fmt.Errorf("read manifest: %w", err)
 	}
@@ -89,7 +89,7 @@ func (s *Store) checkStored(id string) error {
 	if err != nil {
 		return fmt.Errorf("read manifest: %w", err)
 	}
-	config, err := s.config(id, man)
+	config, err := storedConfig(s.storage, id, man)
 	if err != nil {
 		return err
 	}

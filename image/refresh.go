@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,7 +86,7 @@ func (s *Store) layerMap() (layerMap, error) {
 
 // load reads an image's config and annotations and walks its layers.
 func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
-	blob, err := s.blob(img.ID, storage.ImageDigestBigDataKey)
+	blob, err := storedBlob(s.storage, img.ID, storage.ImageDigestBigDataKey)
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
@@ -98,7 +97,7 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse manifest: %w", err)
 	}
-	config, err := s.config(img.ID, man)
+	config, err := storedConfig(s.storage, img.ID, man)
 	if err != nil {
 		return nil, err
 	}
@@ -135,38 +134,6 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 		id = layer.Parent
 	}
 	return e, nil
-}
-
-// config reads the image's configuration blob.
-func (s *Store) config(id string, man manifest.Manifest) (*v1.Image, error) {
-	key := man.ConfigInfo().Digest.String()
-	if key == "" {
-		return &v1.Image{}, nil // docker schema 1 has none
-	}
-	blob, err := s.blob(id, key)
-	if err != nil {
-		return nil, fmt.Errorf("read config: %w", err)
-	}
-	if digest.FromBytes(blob).String() != key {
-		return nil, fmt.Errorf("the stored config does not have the digest %s", key)
-	}
-	config := &v1.Image{}
-	if err := json.Unmarshal(blob, config); err != nil {
-		return nil, fmt.Errorf("parse config: %w", err)
-	}
-	return config, nil
-}
-
-// blob reads one of an image's data items, unless it is too large.
-func (s *Store) blob(id, key string) ([]byte, error) {
-	size, err := s.storage.ImageBigDataSize(id, key)
-	if err != nil {
-		return nil, err
-	}
-	if size > maxBlob {
-		return nil, fmt.Errorf("%q has %d bytes, more than %d", key, size, maxBlob)
-	}
-	return s.storage.ImageBigData(id, key)
 }
 
 func annotations(man manifest.Manifest) map[string]string {

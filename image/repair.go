@@ -17,7 +17,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
-	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
 	"golang.org/x/sys/unix"
@@ -29,63 +28,20 @@ import (
 // mounted.
 const retiredPrefix = "damaged-"
 
-// refetchedPrefix begins the names of files in a pull's directory, which have a layer that was fetched again. The id of
-// the layer follows.
-const refetchedPrefix = "refetched-"
-
-// refetch fetches the corrupt layers of a copied image again, into files for repair, in a pull's process: the copy has
-// skipped them because they exist.
-func (s *Store) refetch(ctx context.Context, job copyJob, img *storage.Image, corrupt []string) error {
-	chain, err := s.chain(img)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(chain, func(id string) bool { return slices.Contains(corrupt, id) }) {
-		return nil
-	}
-	blobs, err := s.layersOfChain(img.ID, chain)
-	if err != nil {
-		return err
-	}
-	source, err := job.from.NewImageSource(ctx, job.sys)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	for i, id := range chain {
-		if !slices.Contains(corrupt, id) {
-			continue
-		}
-		if err := s.refetchLayer(ctx, source, blobs[i].BlobInfo, id, job.progress); err != nil {
-			return fmt.Errorf("fetch corrupt layer %s again: %w", id, err)
-		}
-	}
-	return nil
-}
-
-// layersOfChain returns the layers in an image's manifest, one for each id of chain.
-func (s *Store) layersOfChain(id string, chain []string) ([]manifest.LayerInfo, error) {
-	blobs, err := s.layerBlobs(id)
-	if err == nil && len(blobs) != len(chain) {
-		err = fmt.Errorf("repair image %s: it has %d layers, its manifest %d", id, len(chain), len(blobs))
-	}
-	return blobs, err
-}
-
 // repair replaces the corrupt layers of a copied image by those that refetch has left in dir.
 func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) error {
 	corrupt := s.integrity.corruptLayers()
 	if len(corrupt) == 0 {
 		return nil
 	}
-	chain, err := s.chain(img)
+	chain, err := chainOf(s.storage, img)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := corrupt[id]; return ok }) {
 		return nil
 	}
-	blobs, err := s.layersOfChain(img.ID, chain)
+	blobs, err := layersOfChain(s.storage, img.ID, chain)
 	if err != nil {
 		return err
 	}
@@ -105,34 +61,6 @@ func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) erro
 		}
 	}
 	return nil
-}
-
-// chain returns the ids of an image's layers, bottom first.
-func (s *Store) chain(img *storage.Image) ([]string, error) {
-	var ids []string
-	for id := img.TopLayer; id != ""; {
-		layer, err := s.storage.Layer(id)
-		if err != nil {
-			return nil, fmt.Errorf("layer %s: %w", id, err)
-		}
-		ids = append(ids, id)
-		id = layer.Parent
-	}
-	slices.Reverse(ids)
-	return ids, nil
-}
-
-// layerBlobs returns the layers in an image's manifest, bottom first.
-func (s *Store) layerBlobs(id string) ([]manifest.LayerInfo, error) {
-	blob, err := s.blob(id, storage.ImageDigestBigDataKey)
-	if err != nil {
-		return nil, fmt.Errorf("read manifest: %w", err)
-	}
-	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
-	if err != nil {
-		return nil, fmt.Errorf("parse manifest: %w", err)
-	}
-	return slices.DeleteFunc(man.LayerInfos(), func(l manifest.LayerInfo) bool { return l.EmptyLayer }), nil
 }
 
 func (s *Store) repairLayer(ctx context.Context, id string, blob types.BlobInfo, path string) error {
@@ -198,23 +126,6 @@ func openRefetched(path string, want digest.Digest) (_ *os.File, err error) {
 	}
 	_, err = file.Seek(0, io.SeekStart)
 	return file, err
-}
-
-// refetchLayer downloads the blob of a layer into a file in the pull's directory and checks its digest.
-func (s *Store) refetchLayer(
-	ctx context.Context, source types.ImageSource, blob types.BlobInfo, id string, out progressSink,
-) error {
-	out.note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: blob}) // it was reported present
-	file, err := os.OpenFile(filepath.Join(s.temp, refetchedPrefix+id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	most := blob.Size
-	if most < 0 { // old manifests have no sizes
-		most = s.cfg().MaxImageBytes
-	}
-	from := layers.Download{Source: source, Blob: blob, Most: most, Note: out.note}
-	return errors.Join(from.Write(ctx, file), file.Close())
 }
 
 // replaceLayerFiles moves the current files of a layer away and unpacks it again. After a crash in the middle the layer

@@ -35,10 +35,6 @@ type Store struct {
 
 	log     *logrus.Entry
 	storage storage.Store
-	// temp replaces tempDir in a pull's process.
-	temp string
-	// lookUp asks podd for layers of the additional layer store, in a pull's process. Nil: there is none.
-	lookUp func(context.Context, storeRequest) (storeReply, error)
 
 	index      atomic.Pointer[index]
 	stamp      atomic.Pointer[stamp]

@@ -42,9 +42,6 @@ func (c Config) registriesConfDir() string {
 
 // tempDir is where layers are fetched to.
 func (s *Store) tempDir() string {
-	if s.temp != "" {
-		return s.temp
-	}
 	return filepath.Join(s.cfg().Root, tempDir)
 }
 

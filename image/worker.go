@@ -1,0 +1,71 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/types"
+	"go.podman.io/storage"
+)
+
+// worker does one job in a pull's process, which opens the store's directory next to the daemon. It has no index and
+// never calls the daemon's Store.
+type worker struct {
+	cfg     Config
+	storage storage.Store
+	// temp is for temporary files; the daemon removes it.
+	temp string
+	// lookUp asks the daemon for layers of the additional layer store. Nil: there is none.
+	lookUp func(context.Context, storeRequest) (storeReply, error)
+}
+
+// systemContext configures containers/image as Store.systemContext does.
+func (w *worker) systemContext() *types.SystemContext { return w.cfg.systemContext(w.temp) }
+
+// doPull opens the store's directory next to the daemon and copies an image, or those of a file, into it, or verifies
+// one.
+func doPull(ctx context.Context, job pullJob, out *reporter, replies <-chan storeReply) (pulled, error) {
+	opened, err := open(job.Config)
+	if err != nil {
+		return pulled{}, fmt.Errorf("open image store: %w", err)
+	}
+	w := &worker{cfg: job.Config, storage: opened, temp: job.Dir}
+	if job.Verify != "" {
+		return pulled{ID: job.Verify}, w.verifyStored(ctx, job.Verify, job.Names)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	wg.Go(func() {
+		ticker := time.NewTicker(reportInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				_ = out.flush() // the last report fails too
+			}
+		}
+	})
+	if job.Load != "" {
+		return pulled{}, loadError((&loader{w, job, out}).load(ctx))
+	}
+	named, err := reference.ParseNamed(job.Ref)
+	if err != nil {
+		return pulled{}, err
+	}
+	sys := w.systemContext()
+	if err := errors.Join(job.Auth.apply(sys, named), trustLoopback(sys, named)); err != nil {
+		return pulled{}, err
+	}
+	if job.Config.AdditionalLayerStore != "" {
+		w.lookUp = func(ctx context.Context, r storeRequest) (storeReply, error) { return r.send(ctx, out, replies) }
+	}
+	return w.transfer(ctx, transferJob{sys, named, job.Annotations, job.Corrupt}, out)
+}
