@@ -2,14 +2,11 @@ package image
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,18 +14,13 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
-	"go.podman.io/storage/pkg/reexec"
 
+	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
 )
 
-const (
-	// childPatience is how long a pull's process has to clean up after it was told to stop, before it is killed.
-	childPatience = 10 * time.Second
-	// maxChildMessage bounds one message of the process, maxChildOutput what is kept of its stderr; both in bytes.
-	maxChildMessage = 64 << 10
-	maxChildOutput  = 8 << 10
-)
+// pullGrace is how long a pull's process has to clean up after it was told to stop, before it is killed.
+const pullGrace = 10 * time.Second
 
 // pulled is what a pull's process has stored.
 type pulled struct {
@@ -49,103 +41,51 @@ type loadedImage struct {
 // credentialsFD is the file of credentials in a pull's process.
 const credentialsFD = 3
 
-// pullInChild runs the transfer in a confined process: what the registry sends is parsed, decompressed and unpacked
-// there. It ends when ctx or this process does.
-func (s *Store) pullInChild(ctx context.Context, job pullJob, c *pullConfig, p *progress) (pulled, error) {
+// pullInChild does a job in a confined process: what the registry sends is parsed, decompressed and unpacked there. It
+// ends when ctx or this process does.
+func (s *Store) pullInChild(ctx context.Context, job pullJob, c *pullConfig, p pullObserver) (pulled, error) {
 	job.Config, job.Dir = c.Config, c.dir
 	job.Config.AuthFile = fmt.Sprintf("/proc/self/fd/%d", credentialsFD)
-	type answer struct {
-		pulled
-		err error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		// The kernel kills the process when the thread that started it ends (PR_SET_PDEATHSIG).
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		result, err := s.runChild(ctx, job, c.credentials, p)
-		done <- answer{result, err}
-	}()
-	a := <-done
-	return a.pulled, a.err
-}
-
-// runChild starts the process, passes the job, and reads its reports.
-func (s *Store) runChild(ctx context.Context, job pullJob, credentials *os.File, p *progress) (pulled, error) {
-	cmd := reexec.Command(confineCommand)
-	cmd.Env = childEnv(job)
-	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{credentials} // credentialsFD
-	cmd.SysProcAttr = confine.Attributes()
-	output := &tail{most: maxChildOutput}
-	cmd.Stderr = output
-	stdin, err := cmd.StdinPipe()
+	reports := newReportReader(p, func(r storeRequest) (storeReply, error) { return s.answerLookUp(ctx, job, r) })
+	exit, err := child.Run(ctx, child.Process{
+		Name: confineCommand, Env: childEnv(job), Files: []*os.File{c.credentials}, // credentialsFD
+		Attributes: confine.Attributes(), Job: job, Grace: pullGrace, Idle: job.Idle, Log: s.log,
+	}, reports.take)
 	if err != nil {
-		return pulled{}, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return pulled{}, errors.Join(err, stdin.Close())
-	}
-	if err := cmd.Start(); err != nil {
 		return pulled{}, fmt.Errorf("start the process of the pull: %w", err)
 	}
-	endIdle := func() {}
-	if job.Idle {
-		endIdle = s.keepGoing(cmd.Process.Pid)
-	}
-	stop := context.AfterFunc(ctx, func() { stopChild(cmd.Process, stdin) })
-	defer stop()
-	sendErr := json.NewEncoder(stdin).Encode(job)
-	lookUp := func(r storeRequest) error {
-		p.setAsking(true)
-		defer p.setAsking(false)
-		return s.answerLookUp(ctx, job, r, stdin)
-	}
-	last, readErr := readReports(stdout, p, lookUp)
-	if readErr != nil { // it would wait for somebody to read
-		_ = cmd.Process.Kill()
-	}
-	endIdle()
-	waitErr := cmd.Wait() // closes the pipes
+	last := reports.result()
 	part := pulled{Loaded: last.Result.Loaded}
 	switch {
-	case last.Kind == reportDone && waitErr == nil:
+	case exit.IO == nil && last.Kind == reportDone && exit.Err == nil:
 		return last.Result, nil
 	case ctx.Err() != nil:
 		return part, context.Cause(ctx)
-	case last.Kind == reportFailed:
+	case exit.IO == nil && last.Kind == reportFailed:
 		return part, last.failure()
 	}
-	s.log.WithField("image", p.snapshot().Ref).WithField("output", output.String()).
-		Warn("the process of a pull has died")
-	return part, errors.Join(childDeath(*s.cfg(), waitErr, output.String()), sendErr, readErr)
+	s.log.WithField("image", job.Ref).WithField("output", exit.Stderr).Warn("the process of a pull has died")
+	return part, errors.Join(childDeath(*s.cfg(), exit), exit.IO)
 }
 
-// stopChild tells the process to stop, by the end of its input, and kills it if it does not.
-func stopChild(child *os.Process, stdin io.Closer) {
-	_ = stdin.Close()                                          // fails if the process has ended
-	time.AfterFunc(childPatience, func() { _ = child.Kill() }) // likewise
-}
-
-// memoryTexts are what a process says that gets no more memory: watchMemory, the Go runtime, the C library's threads,
-// and the garbage collector of Go 1.26, which does not check whether it got memory for its queues. Elsewhere in a Go
-// program an invalid address is a panic.
+// memoryTexts are messages of a process that gets no more memory: of child.WatchMemory, the Go runtime, the C library's
+// threads, and the garbage collector of Go 1.26, which does not check whether it got memory for its queues. Elsewhere
+// in a Go program an invalid address is a panic.
 var memoryTexts = []string{
-	memoryText, "out of memory", "cannot allocate memory", "errno=11", "errno=12", "SIGSEGV: segmentation violation",
+	child.MemoryText, "out of memory", "cannot allocate memory", "errno=11", "errno=12", "SIGSEGV: segmentation violation",
 }
 
 // childDeath explains why a pull's process died without an answer.
-func childDeath(cfg Config, waited error, output string) error {
+func childDeath(cfg Config, died child.Exit) error {
 	const crashed = 2 // status of a Go program after a panic or fatal error
 	var exit *exec.ExitError
 	switch {
-	case !errors.As(waited, &exit):
-		return fmt.Errorf("the process of the pull ended without an answer (%w)", orExited(waited))
+	case !errors.As(died.Err, &exit):
+		return died.Explain("the process of the pull")
 	case exit.ExitCode() < 0:
-		return fmt.Errorf("the process of the pull was killed (%w): %w", waited, errdefs.ErrResourceExhausted)
+		return fmt.Errorf("the process of the pull was killed (%w): %w", died.Err, errdefs.ErrResourceExhausted)
 	}
-	cause, _, _ := strings.Cut(output, "\n\n") // the rest are stacks
+	cause, _, _ := strings.Cut(died.Stderr, "\n\n") // the rest are stacks
 	hasText := func(text string) bool { return strings.Contains(cause, text) }
 	switch {
 	case !strings.HasPrefix(cause, "panic: ") && slices.ContainsFunc(memoryTexts, hasText):
@@ -155,14 +95,7 @@ func childDeath(cfg Config, waited error, output string) error {
 		line, _, _ := strings.Cut(cause, "\n")
 		return fmt.Errorf("the process of the pull crashed (%.200q): podd's log has more; please report it", line)
 	}
-	return fmt.Errorf("the process of the pull ended without an answer (%w)", waited)
-}
-
-func orExited(err error) error {
-	if err == nil {
-		return errors.New("exit status 0")
-	}
-	return err
+	return died.Explain("the process of the pull")
 }
 
 // keptEnv are the variables of the daemon that a pull uses: proxies, certificates, the time zone of messages. Without
@@ -195,16 +128,3 @@ func childEnv(job pullJob) []string {
 	}
 	return env
 }
-
-// tail is a writer that keeps the first bytes.
-type tail struct {
-	most int
-	text []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.text = append(t.text, b[:min(len(b), t.most-len(t.text))]...)
-	return len(b), nil
-}
-
-func (t *tail) String() string { return strings.ToValidUTF8(string(t.text), "?") }

@@ -3,22 +3,20 @@ package image
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/moby/sys/capability"
 	"github.com/sirupsen/logrus"
 	"go.podman.io/storage/pkg/reexec"
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
 )
 
@@ -54,14 +52,14 @@ const (
 func Init() bool {
 	if strings.HasPrefix(os.Args[0], unpackPrefix) {
 		if err := limitUnpacking(); err != nil {
-			fail(err)
+			child.Fail(err)
 		}
 	}
-	reexec.Register(confineCommand, func() { fail(runConfined()) })
+	reexec.Register(confineCommand, func() { child.Fail(runConfined()) })
 	reexec.Register(pullCommand, func() { os.Exit(runPull(os.Stdin, os.Stdout)) })
 	reexec.Register(storeCommand, func() {
 		if err := runStoreJob(os.Stdin, os.Stdout); err != nil {
-			fail(err)
+			child.Fail(err)
 		}
 		os.Exit(0)
 	})
@@ -74,15 +72,9 @@ func Init() bool {
 	return reexec.Init()
 }
 
-// fail ends a process that Init runs.
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
-}
-
 // runConfined restricts the process, before it has read any input, and runs pullCommand in it.
 func runConfined() error {
-	if err := preferKilling(); err != nil {
+	if err := child.PreferKilling(); err != nil {
 		return err
 	}
 	policy, err := pullPolicy()
@@ -92,12 +84,6 @@ func runConfined() error {
 	return policy.Exec([]string{pullCommand}, os.Environ())
 }
 
-// preferKilling makes this process one of the first that the kernel ends when memory is short: the daemon's unit
-// protects the daemon from that, its pulls are not worth it.
-func preferKilling() error {
-	return os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
-}
-
 // pullPolicy returns what a pull's process may do, from its environment.
 func pullPolicy() (confine.Policy, error) {
 	write, err := writable(os.Getenv(rootEnv))
@@ -105,7 +91,7 @@ func pullPolicy() (confine.Policy, error) {
 		return confine.Policy{}, err
 	}
 	return confine.Policy{
-		Memory: hardMemory(envInt(maxMemoryEnv)), FileSize: max(envInt(maxBytesEnv), minFileSize), CPU: maxPullCPU,
+		Memory: child.HardMemory(envInt(maxMemoryEnv)), FileSize: max(envInt(maxBytesEnv), minFileSize), CPU: maxPullCPU,
 		OpenFiles: maxPullOpenFiles, Idle: os.Getenv(idleEnv) == "true",
 		Read:    slices.Concat(systemPaths, strings.Split(os.Getenv(readableEnv), "\n")),
 		Write:   append(write, os.Getenv(runRootEnv), "/dev/null"),
@@ -151,11 +137,11 @@ func runPull(stdin io.Reader, stdout io.Writer) int {
 	unix.CloseOnExec(credentialsFD) // not for the processes that unpack layers
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go watchMemory(envInt(maxMemoryEnv))
+	go child.WatchMemory(envInt(maxMemoryEnv))
 	input := json.NewDecoder(stdin)
 	var job pullJob
 	if err := input.Decode(&job); err != nil {
-		fail(fmt.Errorf("read the job: %w", err))
+		child.Fail(fmt.Errorf("read the job: %w", err))
 	}
 	replies := make(chan storeReply, 1)
 	go func() { // the daemon sends nothing else: it closes the pipe, or dies
@@ -169,35 +155,7 @@ func runPull(stdin io.Reader, stdout io.Writer) int {
 		last = failedReport(err)
 	}
 	if err := out.send(last); err != nil {
-		fail(err)
+		child.Fail(err)
 	}
 	return 0
-}
-
-// watchMemory ends the process with a clear message if it has more memory than most. The limit of the kernel is higher:
-// it ends the process too, but with a dump of all goroutines.
-func watchMemory(most uint64) {
-	const interval = 20 * time.Millisecond
-	samples := []metrics.Sample{
-		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
-		{Name: "/memory/classes/heap/free:bytes"},
-	}
-	for range time.Tick(interval) {
-		metrics.Read(samples)
-		used := samples[0].Value.Uint64() - samples[1].Value.Uint64() - samples[2].Value.Uint64()
-		if most > 0 && used > most {
-			fail(errors.New(memoryText))
-		}
-	}
-}
-
-// memoryText is what a process says that has too much memory.
-const memoryText = "the pull needs more memory than it may"
-
-// hardMemory is the kernel's limit for a soft one: the Go runtime maps memory in pieces of 64 MiB.
-func hardMemory(soft uint64) uint64 {
-	if raceDetector || soft == 0 {
-		return 0
-	}
-	return soft + 256<<20
 }

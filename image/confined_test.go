@@ -19,6 +19,7 @@ import (
 	"go.podman.io/storage/pkg/reexec"
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
 )
 
@@ -42,7 +43,7 @@ func init() {
 		if err == nil {
 			err = policy.Exec(os.Args[1:], os.Environ())
 		}
-		fail(err)
+		child.Fail(err)
 	})
 	reexec.Register(openProbe, func() {
 		for _, path := range os.Args[1:] {
@@ -75,7 +76,7 @@ func init() {
 	reexec.Register(kernelProbe, func() {
 		dir, err := os.Open(os.Args[1])
 		if err != nil {
-			fail(err)
+			child.Fail(err)
 		}
 		// Each is harmless where it is allowed: nothing is frozen, nothing is mapped at the address.
 		const fithaw, nowhere, page, softOffline, ipcInfo = 0xc0045878, 1 << 16, 1 << 12, 101, 3
@@ -100,7 +101,7 @@ func init() {
 		err := unix.Getrlimit(unix.RLIMIT_DATA, &memory)
 		score, serr := os.ReadFile("/proc/self/oom_score_adj")
 		if err = errors.Join(err, serr); err != nil {
-			fail(err)
+			child.Fail(err)
 		}
 		fmt.Println(memory.Max, strings.TrimSpace(string(score)))
 	})
@@ -108,7 +109,7 @@ func init() {
 	reexec.Register(memoryProbe, func() {
 		limit := syscall.Rlimit{Cur: 256 << 20, Max: 256 << 20}
 		if err := syscall.Setrlimit(unix.RLIMIT_DATA, &limit); err != nil {
-			fail(err)
+			child.Fail(err)
 		}
 		var all [][]byte
 		for {
@@ -183,7 +184,7 @@ func TestFilesOfPull(t *testing.T) {
 func TestLimitsOfUnpacking(t *testing.T) {
 	const most = 1 << 30
 	memory := uint64(unix.RLIM_INFINITY)
-	if limit := hardMemory(most / maxUnpacks); limit > 0 { // none for the race detector
+	if limit := child.HardMemory(most / maxUnpacks); limit > 0 { // none for the race detector
 		memory = limit
 	}
 	out := runProbe(t, []string{pullDirEnv + "=" + t.TempDir(), fmt.Sprintf("%s=%d", maxMemoryEnv, most)}, limitsProbe)
@@ -196,7 +197,7 @@ func TestLimitsOfUnpacking(t *testing.T) {
 // podd is, however many files the container has made.
 func TestLimitsWithoutPull(t *testing.T) {
 	memory := uint64(unix.RLIM_INFINITY)
-	if limit := hardMemory(maxUnpackMemory); limit > 0 { // none for the race detector
+	if limit := child.HardMemory(maxUnpackMemory); limit > 0 { // none for the race detector
 		memory = limit
 	}
 	out := runProbe(t, nil, limitsProbe)
@@ -348,7 +349,7 @@ func runProbe(t *testing.T, env []string, role string, args ...string) probeOutp
 func TestChildDeath(t *testing.T) {
 	t.Run("panic", func(t *testing.T) {
 		out := runProbe(t, nil, crashProbe)
-		err := childDeath(DefaultConfig(), out.err, out.stderr)
+		err := childDeath(DefaultConfig(), child.Exit{Err: out.err, Stderr: out.stderr})
 		if errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "crashed") ||
 			strings.Contains(err.Error(), "pull_memory") || strings.Contains(err.Error(), "goroutine") {
 			t.Errorf("error %v of a panic, want one line that says crashed", err)
@@ -357,16 +358,16 @@ func TestChildDeath(t *testing.T) {
 	t.Run("memory of the garbage collector", func(t *testing.T) {
 		out := runProbe(t, nil, crashProbe) // with the same status
 		const stderr = "SIGSEGV: segmentation violation\nPC=0x437efd m=0 sigcode=1 addr=0x0\n\ngoroutine 0 gp=0x1e234c0"
-		if err := childDeath(DefaultConfig(), out.err, stderr); !errdefs.IsResourceExhausted(err) {
+		if err := childDeath(DefaultConfig(), child.Exit{Err: out.err, Stderr: stderr}); !errdefs.IsResourceExhausted(err) {
 			t.Errorf("error %v, want a resource exhausted", err)
 		}
 	})
 	t.Run("memory", func(t *testing.T) {
-		if raceDetector {
+		if child.HardMemory(1) == 0 {
 			t.Skip("the race detector needs unlimited memory")
 		}
 		out := runProbe(t, nil, memoryProbe)
-		err := childDeath(DefaultConfig(), out.err, out.stderr)
+		err := childDeath(DefaultConfig(), child.Exit{Err: out.err, Stderr: out.stderr})
 		if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "pull_memory") {
 			t.Errorf("error %v without memory, want one that names pull_memory: %.500s", err, out.stderr)
 		}

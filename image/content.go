@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/storage"
 )

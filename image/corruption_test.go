@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func newCorrupted(t *testing.T) *corrupted {
 	d.reg.push(t, "one:v1", d.one)
 	d.reg.push(t, "two:v1", d.two)
 	d.reg.push(t, "three:v1", simple(t, "three"))
-	d.cfg = config(t, d.reg.host) // not synced: no end is one in order
+	d.cfg = config(t, d.reg.host)
 	d.cfg.BootID = "first"
 	s := d.open()
 	for _, name := range []string{"one", "two", "three"} {
@@ -63,6 +64,21 @@ func newCorrupted(t *testing.T) *corrupted {
 	}
 	d.reg.forget()
 	return d
+}
+
+// losePower makes the store look as if the machine went down while it was open, and starts another boot.
+func (d *corrupted) losePower(boot string) {
+	d.Helper()
+	path := filepath.Join(d.cfg.Root, "integrity.json")
+	state := map[string]any{}
+	err := json.Unmarshal([]byte(readFile(d, path)), &state)
+	state["boot"] = d.cfg.BootID
+	raw, marshalErr := json.Marshal(state)
+	if err := errors.Join(err, marshalErr); err != nil {
+		d.Fatal(err)
+	}
+	writeFile(d, path, string(raw))
+	d.cfg.BootID = boot
 }
 
 func (d *corrupted) open() *image.Store {
@@ -140,7 +156,7 @@ func TestPowerLossCorruption(t *testing.T) {
 			if err := c.do(d); err != nil {
 				t.Fatal(err)
 			}
-			d.cfg.BootID = fmt.Sprint("boot ", n)
+			d.losePower(fmt.Sprint("boot ", n))
 			d.reg.forget()
 			s := d.open()
 			defer func() {
@@ -175,7 +191,7 @@ func TestRepairIsBounded(t *testing.T) {
 	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
 		t.Fatal(err)
 	}
-	d.cfg.BootID = "second"
+	d.losePower("second")
 	s := d.open()
 	defer closeStore(t, s)
 	eventually(t, "the corruption is found", func() bool { return names(t, s) == "three two" })
@@ -240,7 +256,7 @@ func TestContainersOfCorruptLayers(t *testing.T) {
 	if err := overwrite(d.lower+"/bin/app", []byte("b@se")); err != nil {
 		t.Fatal(err)
 	}
-	d.cfg.BootID = "second"
+	d.losePower("second")
 	s := d.open()
 	eventually(t, "the corruption is found", func() bool { return names(t, s) == "three" })
 	mounted := filepath.Join(d.cfg.Root, "rootfs/c/root/merged")
@@ -277,7 +293,7 @@ func TestCorruptionIsRecorded(t *testing.T) {
 	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
 		t.Fatal(err)
 	}
-	d.cfg.BootID = "second"
+	d.losePower("second")
 	d.cfg.PullProgressTimeout = time.Second
 	s := d.open()
 	eventually(t, "the corruption is found", func() bool { return names(t, s) == "three two" })
@@ -361,7 +377,7 @@ func TestWhenLayersAreVerified(t *testing.T) {
 		want   string
 	}{
 		{"same boot", func(*corrupted) {}, "one three two"},
-		{"another boot", func(d *corrupted) { d.cfg.BootID = "second" }, "three two"},
+		{"another boot", func(d *corrupted) { d.losePower("second") }, "three two"},
 		{"another boot after an end in order", func(d *corrupted) {
 			if err := d.open().Close(); err != nil {
 				d.Fatal(err)
@@ -420,7 +436,7 @@ func TestPreloadRepairs(t *testing.T) {
 	if err := os.Truncate(d.layerWith("own/file", ownLayer["own/file"])+"/own/file", 0); err != nil {
 		t.Fatal(err)
 	}
-	d.cfg.BootID = "second"
+	d.losePower("second")
 	s = open(t, d.cfg)
 	eventually(t, "the corruption is found", func() bool { return names(t, s) == "" })
 	if err := s.Load(t.Context()); err != nil {

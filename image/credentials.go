@@ -35,7 +35,7 @@ func (c Config) findCredentials(ctx context.Context, names []reference.Named) (c
 		job.Names = append(job.Names, name.Name())
 	}
 	if helpers {
-		return askHelpers(ctx, job, helperPatience)
+		return askHelpers(ctx, job, helperTimeout)
 	}
 	return job.lookUp()
 }

@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"go.podman.io/storage/pkg/reexec"
+
+	"github.com/podd-project/podd/image/child"
 )
 
 // helperCommand is the name under which this program runs itself to find credentials.
 const helperCommand = "podd-credentials"
 
 const (
-	// helperPatience is how long all credential helpers of a pull may take.
-	helperPatience = 30 * time.Second
+	// helperTimeout is how long all credential helpers of a pull may take.
+	helperTimeout = 30 * time.Second
 	// maxHelperMemory bounds the process that reads the output of helpers, in bytes.
 	maxHelperMemory = 64 << 20
 )
@@ -36,49 +37,38 @@ type helperAnswer struct {
 	Error string
 }
 
-// askHelpers finds credentials in a process of its own, so that the helpers' time and output are bounded: they run in
-// its process group, with podd's environment, and the group ends when the process has answered, when ctx ends, or when
-// podd does.
-func askHelpers(ctx context.Context, job helperJob, patience time.Duration) (credentialSet, error) {
-	limited, cancel := context.WithTimeout(ctx, patience)
+// askHelpers finds credentials in a separate process, so that the helpers' time and output are bounded: they run in its
+// process group, with podd's environment, and the group ends when the process has answered, when ctx ends, or when podd
+// does.
+func askHelpers(ctx context.Context, job helperJob, timeout time.Duration) (credentialSet, error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd := reexec.CommandContext(limited, helperCommand)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // for output of a helper that has left the group
-	stdout, stderr := &tail{most: maxChildMessage}, &tail{most: maxChildOutput}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
+	var answer *helperAnswer
+	exit, err := child.Run(limited, child.Process{ // it kills itself, with its group
+		Name: helperCommand, Job: job, Attributes: &syscall.SysProcAttr{Setpgid: true}, KillGroup: true,
+	}, func(line []byte) (any, error) { return nil, json.Unmarshal(line, &answer) })
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("start the process of credential helpers: %w", err)
-	}
-	sendErr := json.NewEncoder(stdin).Encode(job)
-	waitErr := cmd.Wait() // it kills itself, with its group
-	var answer helperAnswer
-	switch err := json.Unmarshal(stdout.text, &answer); {
-	case err == nil && answer.Error != "":
+	case answer != nil && answer.Error != "":
 		return nil, fmt.Errorf("%s: %w", answer.Error, errdefs.ErrFailedPrecondition)
-	case err == nil:
+	case answer != nil:
 		return answer.Found, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case limited.Err() != nil:
-		return nil, fmt.Errorf("the node's credential helpers did not answer within %v: %w", patience,
-			errdefs.ErrUnavailable)
+		return nil, fmt.Errorf("the node's credential helpers did not answer within %v: %w", timeout, errdefs.ErrUnavailable)
 	}
-	return nil, errors.Join(fmt.Errorf("the process of credential helpers ended without an answer (%w): %q: %w",
-		orExited(waitErr), stderr.String(), errdefs.ErrFailedPrecondition), sendErr)
+	return nil, errors.Join(fmt.Errorf("%w: %q: %w", exit.Explain("the process of credential helpers"), exit.Stderr,
+		errdefs.ErrFailedPrecondition), exit.IO)
 }
 
 // runHelpers does the job on stdin.
 func runHelpers(stdin io.Reader, stdout io.Writer) error {
-	if err := preferKilling(); err != nil {
+	if err := child.PreferKilling(); err != nil {
 		return err
 	}
-	go watchMemory(maxHelperMemory)
+	go child.WatchMemory(maxHelperMemory)
 	input := json.NewDecoder(stdin)
 	var job helperJob
 	if err := input.Decode(&job); err != nil {

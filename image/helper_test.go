@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
+
+	"github.com/podd-project/podd/image/child"
 )
 
 // helperConfig puts a credential helper docker-credential-NAME with a script into PATH, and names it in an auth file
@@ -60,7 +62,7 @@ func TestCredentialHelpers(t *testing.T) {
 		"failure":  {"echo 'log in again'; exit 1", types.DockerAuthConfig{}, "log in again"},
 		"secret":   {`echo '{"Secret" : "to\"hide"}'; exit 1`, types.DockerAuthConfig{}, `"Secret":[hidden]`},
 		"not JSON": {"echo nothing", types.DockerAuthConfig{}, "invalid character"},
-		"much":     {"exec tr '\\0' x < /dev/zero", types.DockerAuthConfig{}, memoryText},
+		"much":     {"exec tr '\\0' x < /dev/zero", types.DockerAuthConfig{}, child.MemoryText},
 		"left group": {`setsid sleep 5 & echo '{"Username":"a","Secret":"s"}'`,
 			types.DockerAuthConfig{Username: "a", Password: "s"}, ""},
 	} {

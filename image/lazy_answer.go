@@ -2,9 +2,7 @@ package image
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 
 	"go.podman.io/image/v5/docker/reference"
 
@@ -12,29 +10,29 @@ import (
 )
 
 // answerLookUp looks layers up for a pull's process. What is not found, for whatever reason, is fetched by it.
-func (s *Store) answerLookUp(ctx context.Context, job pullJob, r storeRequest, to io.Writer) error {
+func (s *Store) answerLookUp(ctx context.Context, job pullJob, r storeRequest) (storeReply, error) {
 	ref, err := reference.ParseNamed(job.Ref)
 	if err != nil {
-		return err
+		return storeReply{}, err
 	}
 	if err := r.Manifest.Validate(); err != nil {
-		return err
+		return storeReply{}, err
 	}
 	canonical, err := reference.WithDigest(reference.TrimNamed(ref), r.Manifest)
 	if err != nil {
-		return err
+		return storeReply{}, err
 	}
 	ask := storeJob{Root: job.Config.AdditionalLayerStore}
 	for _, l := range r.Layers {
 		if err := l.TOC.Validate(); err != nil {
-			return err
+			return storeReply{}, err
 		}
 		l.Reference = canonical.String()
 		ask.LookUp = append(ask.LookUp, l)
 	}
 	answers, err := s.askStore(ctx, ask)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return storeReply{}, context.Cause(ctx)
 	}
 	reply := storeReply{Found: make([]*layers.Lazy, len(ask.LookUp))}
 	missing := len(ask.LookUp)
@@ -49,5 +47,5 @@ func (s *Store) answerLookUp(ctx context.Context, job pullJob, r storeRequest, t
 		s.log.WithError(err).WithField("image", canonical.String()).WithField("layers", missing).
 			Warn("the additional layer store does not have layers of an image, fetching them")
 	}
-	return json.NewEncoder(to).Encode(reply)
+	return reply, nil
 }

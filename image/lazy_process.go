@@ -1,21 +1,19 @@
 package image
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"go.podman.io/storage/pkg/reexec"
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/layers"
 )
 
@@ -25,8 +23,8 @@ import (
 const storeCommand = "podd-layer-store"
 
 const (
-	// storePatience is how long the store may take for all that one process asks of it.
-	storePatience = 15 * time.Second
+	// storeTimeout is how long the store may take for all that one process asks of it.
+	storeTimeout = 15 * time.Second
 	// maxAsking bounds the processes that ask the store at the same time, those that hang included; others wait.
 	// Releases have a place of their own.
 	maxAsking = 16
@@ -67,14 +65,14 @@ type storeAnswer struct {
 }
 
 // errStoreHangs: the additional layer store did not answer in time.
-var errStoreHangs = fmt.Errorf("the additional layer store did not answer within %v: %w", storePatience,
+var errStoreHangs = fmt.Errorf("the additional layer store did not answer within %v: %w", storeTimeout,
 	errdefs.ErrUnavailable)
 
-// askStore has a process of its own do a job with the additional layer store, and returns what it has answered until
-// it ended, or storePatience has passed, with the time it waits for a place: then it is killed. If it sleeps
-// uninterruptibly it ends when the store does.
+// askStore makes a separate process do a job with the additional layer store. It returns the answers that came until
+// the process ended, or until storeTimeout has passed, the time it waits for a place included: then the process is
+// killed. A process that sleeps uninterruptibly ends when the store does.
 func (s *Store) askStore(ctx context.Context, job storeJob) ([]storeAnswer, error) {
-	limited, cancel := context.WithTimeoutCause(ctx, storePatience, errStoreHangs)
+	limited, cancel := context.WithTimeoutCause(ctx, storeTimeout, errStoreHangs)
 	defer cancel()
 	places := s.asking
 	if len(job.Release) > 0 {
@@ -87,9 +85,6 @@ func (s *Store) askStore(ctx context.Context, job storeJob) ([]storeAnswer, erro
 	}
 	answers, done := make(chan storeAnswer), make(chan error, 1)
 	go func() {
-		// The kernel kills the process when the thread that started it ends (PR_SET_PDEATHSIG).
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
 		done <- runStoreProcess(limited, job, answers)
 		<-places
 	}()
@@ -111,51 +106,27 @@ func (s *Store) askStore(ctx context.Context, job storeJob) ([]storeAnswer, erro
 
 // runStoreProcess returns when the process has ended.
 func runStoreProcess(ctx context.Context, job storeJob, to chan<- storeAnswer) error {
-	cmd := reexec.Command(storeCommand)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	stderr := &tail{most: maxChildOutput}
-	cmd.Stderr = stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return errors.Join(err, stdin.Close())
-	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the process for the additional layer store: %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended
-	defer stop()
-	sendErr := errors.Join(json.NewEncoder(stdin).Encode(job), stdin.Close())
-	readErr := readAnswers(ctx, stdout, to)
-	if readErr != nil {
-		_ = cmd.Process.Kill() // likewise
-	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("the process for the additional layer store failed (%w): %.1000q", err, stderr.String())
-	}
-	return errors.Join(sendErr, readErr)
-}
-
-// readAnswers passes on what a process writes, until ctx ends.
-func readAnswers(ctx context.Context, from io.Reader, to chan<- storeAnswer) error {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(make([]byte, 0, 4<<10), maxChildMessage)
-	for lines.Scan() {
+	exit, err := child.Run(ctx, child.Process{
+		Name: storeCommand, Job: job, Attributes: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}, func(line []byte) (any, error) {
 		var a storeAnswer
-		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			return err
+		if err := json.Unmarshal(line, &a); err != nil {
+			return nil, err
 		}
 		select {
 		case to <- a:
+			return nil, nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
+	})
+	if err != nil {
+		return fmt.Errorf("start the process for the additional layer store: %w", err)
 	}
-	return lines.Err()
+	if exit.Err != nil {
+		return fmt.Errorf("the process for the additional layer store failed (%w): %.1000q", exit.Err, exit.Stderr)
+	}
+	return exit.IO
 }
 
 // runStoreJob does the job on stdin.
@@ -198,8 +169,8 @@ func runStoreJob(stdin io.Reader, stdout io.Writer) error {
 }
 
 func limitStoreProcess() error {
-	go watchMemory(maxStoreMemory)
-	return preferKilling()
+	go child.WatchMemory(maxStoreMemory)
+	return child.PreferKilling()
 }
 
 // failedAnswer is for an error of the store.

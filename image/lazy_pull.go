@@ -15,7 +15,7 @@ import (
 )
 
 // maxLookUps bounds the layers of an image that are looked up in the additional layer store: the request must fit in
-// maxChildMessage. Further ones are fetched.
+// child.MaxMessage. Further ones are fetched.
 const maxLookUps = 150
 
 // storeRequest is what a pull's process asks podd to look up in the additional layer store.

@@ -396,7 +396,7 @@ func TestLazyLayerIsNotShared(t *testing.T) {
 	}
 }
 
-// TestLazyStoreHangs: when the store hangs, a pull fetches the layers after storePatience, and a root filesystem is
+// TestLazyStoreHangs: when the store hangs, a pull fetches the layers after storeTimeout, and a root filesystem is
 // refused; the image stays listed. Meanwhile other pulls go on.
 func TestLazyStoreHangs(t *testing.T) {
 	reg, dir := newRegistry(t), newLayerDir(t)

@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/podd-project/podd/image/child"
+
 	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/docker/reference"
 )
@@ -26,7 +30,7 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 		return nil, fmt.Errorf("load %q: not an absolute path: %w", path, errdefs.ErrInvalidArgument)
 	}
 	start := time.Now()
-	ids, err := s.loadFile(ctx, pullJob{Load: path, Idle: mayGiveWay() && isLarge(path)})
+	ids, err := s.loadFile(ctx, pullJob{Load: path, Idle: child.CanBeIdle() && isLarge(path)})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", path, err)
 	}
@@ -135,4 +139,27 @@ func writeAtMost(path string, r io.Reader, most int64) error {
 		err = fmt.Errorf("%w: it has more than %d bytes (max_image_bytes)", errdefs.ErrInvalidArgument, most)
 	}
 	return err
+}
+
+// largeArchive is the size in bytes from which a load gives way to pods. A smaller one takes a few seconds.
+const largeArchive = 64 << 20
+
+// isLarge reports whether a file, or the blobs of a layout, have at least largeArchive bytes. If they cannot be read,
+// the load will say so.
+func isLarge(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return err == nil && info.Size() >= largeArchive
+	}
+	blobs, err := filepath.Glob(filepath.Join(path, v1.ImageBlobsDir, "*", "*"))
+	if err != nil { // the path is no pattern
+		return false
+	}
+	var size int64
+	for _, blob := range blobs {
+		if info, err := os.Lstat(blob); err == nil {
+			size += info.Size()
+		}
+	}
+	return size >= largeArchive
 }

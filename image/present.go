@@ -12,8 +12,8 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// presentPatience is how long the daemon itself asks a registry; a slower one is left to a pull's process.
-const presentPatience = 10 * time.Second
+// presentTimeout is how long the daemon itself asks a registry; a slower one is left to a pull's process.
+const presentTimeout = 10 * time.Second
 
 // present returns the image that ref names in its registry if the store has it, pulled from the same repository: the
 // pull of a container with imagePullPolicy Always then starts no process. It returns nil if a process must pull.
@@ -30,7 +30,7 @@ func (s *Store) present(
 	if !c.acceptsUnsigned(ctx, ref.String()) {
 		return nil, nil
 	}
-	asking, cancel := context.WithTimeout(ctx, presentPatience)
+	asking, cancel := context.WithTimeout(ctx, presentTimeout)
 	defer cancel()
 	found, err := remoteDigest(asking, c.sys, ref)
 	switch {

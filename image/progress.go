@@ -73,17 +73,15 @@ func (p *progress) setCallers(n int) {
 	p.p.Callers = n
 }
 
-func (p *progress) setStage(stage string) {
+// downloading says that layers are fetched, of the image ref if that is not empty: a file that is loaded can have
+// several.
+func (p *progress) downloading(ref string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.p.Stage = stage
-}
-
-// setRef names another image: a file that is loaded can have several.
-func (p *progress) setRef(ref string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.p.Ref = ref
+	p.p.Stage = StageDownloading
+	if ref != "" {
+		p.p.Ref = ref
+	}
 }
 
 // setAsking says whether podd asks the additional layer store for the pull.

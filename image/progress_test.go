@@ -23,7 +23,7 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	waits(true, 0)
-	p.setStage(StageDownloading)
+	p.downloading("")
 	p.setAsking(true)
 	waits(false, 0)
 	p.setAsking(false)

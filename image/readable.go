@@ -60,7 +60,8 @@ func readablePaths(c Config) []string {
 	for _, dir := range signatureDirs {
 		paths = append(paths, lookasidePaths(dir)...)
 	}
-	withLinks := slices.Concat(certificates, authorityDirs, signatureDirs, certificateDirs, []string{c.registriesConfDir()})
+	withLinks := slices.Concat(certificates, authorityDirs, signatureDirs, certificateDirs,
+		[]string{c.registriesConfDir()})
 	for _, dir := range withLinks {
 		paths = append(paths, linkTargets(dir)...)
 	}

@@ -1,11 +1,9 @@
 package image
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker/reference"
@@ -15,42 +13,67 @@ import (
 // maxReportedBlobs bounds the blobs of a pull, which podd remembers: more than a manifest of maxBlob bytes can list.
 const maxReportedBlobs = 1 << 16
 
-// readReports forwards reports to p until the end of r and returns the last one, with the images that were loaded, or
-// an error if one is no report of a pull. It calls lookUp for what the process asks of the additional layer store.
-func readReports(r io.Reader, p *progress, lookUp func(storeRequest) error) (last pullReport, err error) {
-	to := reportReader{progress: p, blobs: map[digest.Digest]bool{}, lookUp: lookUp}
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 4<<10), maxChildMessage)
-	for lines.Scan() {
-		var next pullReport
-		if err := json.Unmarshal(lines.Bytes(), &next); err != nil {
-			return pullReport{}, fmt.Errorf("read a report of the pull's process: %w", err)
-		}
-		if err := to.take(next); err != nil {
-			return pullReport{}, fmt.Errorf("the pull's process reports %w", err)
-		}
-		last = next
-	}
-	last.Result.Loaded = to.loaded
-	return last, lines.Err()
+// pullObserver gets the progress that a pull's process reports.
+type pullObserver interface {
+	progressSink
+	// downloading is called when layers are fetched, of the image ref if that is not empty.
+	downloading(ref string)
+	// setAsking says whether the daemon asks the additional layer store for the pull.
+	setAsking(bool)
 }
 
-// reportReader keeps what the reports of one process say.
+// reportReader keeps the reports of one process. The daemon does not trust them.
 type reportReader struct {
-	progress *progress
-	blobs    map[digest.Digest]bool
-	loaded   []loadedImage
-	lookUp   func(storeRequest) error
-	lookUps  int
+	progress pullObserver
+	// lookUp looks layers up in the additional layer store.
+	lookUp  func(storeRequest) (storeReply, error)
+	blobs   map[digest.Digest]bool
+	loaded  []loadedImage
+	lookUps int
+	last    pullReport
 }
 
-func (to *reportReader) take(r pullReport) error {
+func newReportReader(p pullObserver, lookUp func(storeRequest) (storeReply, error)) *reportReader {
+	return &reportReader{progress: p, lookUp: lookUp, blobs: map[digest.Digest]bool{}}
+}
+
+// result returns the last report, with the images that were loaded.
+func (to *reportReader) result() pullReport {
+	last := to.last
+	last.Result.Loaded = to.loaded
+	return last
+}
+
+// take takes a report, or returns an error if it is not one of a pull. The reply is for the process.
+func (to *reportReader) take(line []byte) (reply any, err error) {
+	var next pullReport
+	if err := json.Unmarshal(line, &next); err != nil {
+		return nil, fmt.Errorf("read a report of the pull's process: %w", err)
+	}
+	if next.Kind == reportLookUp {
+		if to.lookUps++; next.LookUp == nil || to.lookUps > 1 {
+			return nil, errors.New("the pull's process sends no request to the additional layer store, or more than one")
+		}
+		to.progress.setAsking(true)
+		defer to.progress.setAsking(false)
+		return to.lookUp(*next.LookUp)
+	}
+	if err := to.record(next); err != nil {
+		return nil, fmt.Errorf("the pull's process reports %w", err)
+	}
+	to.last = next
+	return nil, nil
+}
+
+// record records progress and images.
+func (to *reportReader) record(r pullReport) error {
 	switch r.Kind {
 	case reportStage:
-		to.progress.setStage(StageDownloading)
+		ref := ""
 		if name, err := reference.ParseNamed(r.Image); err == nil {
-			to.progress.setRef(name.String())
+			ref = name.String()
 		}
+		to.progress.downloading(ref)
 	case reportBlob:
 		if to.blobs[r.Digest] = true; len(to.blobs) > maxReportedBlobs {
 			return fmt.Errorf("more than %d blobs", maxReportedBlobs)
@@ -67,11 +90,6 @@ func (to *reportReader) take(r pullReport) error {
 			return fmt.Errorf("no image, or more than %d", maxLoadedImages)
 		}
 		to.loaded = append(to.loaded, *r.Loaded)
-	case reportLookUp:
-		if to.lookUps++; r.LookUp == nil || to.lookUps > 1 {
-			return errors.New("no request to the additional layer store, or more than one")
-		}
-		return to.lookUp(*r.LookUp)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
 	"github.com/podd-project/podd/image/layers"
 )
@@ -37,7 +38,7 @@ func limitUnpacking() error {
 	}
 	dir := os.Getenv(pullDirEnv)
 	if dir == "" {
-		return errors.Join(preferKilling(), confine.LimitMemory(hardMemory(maxUnpackMemory)))
+		return errors.Join(child.PreferKilling(), confine.LimitMemory(child.HardMemory(maxUnpackMemory)))
 	}
 	if err := limitShare(envInt(maxMemoryEnv) / maxUnpacks); err != nil {
 		return err
@@ -58,7 +59,7 @@ func limitUnpacking() error {
 	os.Stdin = layer // what the library reads
 	go func() {
 		if err := m.copy(checked, from); err != nil {
-			fail(err)
+			child.Fail(err)
 		}
 		checked.Close()
 	}()
@@ -71,7 +72,7 @@ func limitShare(most uint64) error {
 	if most > 0 {
 		debug.SetMemoryLimit(int64(most))
 	}
-	return confine.LimitMemory(hardMemory(most))
+	return confine.LimitMemory(child.HardMemory(most))
 }
 
 // unpackMeter counts what the layers of one pull unpack, which several processes do at the same time.

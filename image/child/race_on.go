@@ -1,6 +1,6 @@
 //go:build race
 
-package image
+package child
 
 // raceDetector: its shadow memory exceeds every limit on memory.
 const raceDetector = true

@@ -1,4 +1,4 @@
-package image
+package child
 
 import (
 	"bytes"
@@ -12,45 +12,23 @@ import (
 	"syscall"
 	"time"
 
-	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// largeArchive is the size in bytes from which a load gives way to pods. A smaller one takes a few seconds.
-	largeArchive = 64 << 20
-	// idleCheck is how often podd checks that an idle process (pullJob.Idle) runs.
+	// idleCheck is how often podd checks that an idle process (Process.Idle) runs.
 	idleCheck = 5 * time.Second
-	// starved is how many times longer than it runs an idle process may wait for a processor.
+	// starved is how many times longer than it runs an idle process may wait for a CPU.
 	starved = 10
 	// raisePasses bounds how often the threads are listed, in case a hostile process starts more and more of them.
 	raisePasses = 10
 )
 
-// isLarge reports whether a file, or the blobs of a layout, have at least largeArchive bytes. If they cannot be read,
-// the load will say so.
-func isLarge(path string) bool {
-	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		return err == nil && info.Size() >= largeArchive
-	}
-	blobs, err := filepath.Glob(filepath.Join(path, v1.ImageBlobsDir, "*", "*"))
-	if err != nil { // the path is no pattern
-		return false
-	}
-	var size int64
-	for _, blob := range blobs {
-		if info, err := os.Lstat(blob); err == nil {
-			size += info.Size()
-		}
-	}
-	return size >= largeArchive
-}
-
-// mayGiveWay reports whether podd can raise the priority of an idle process. In a user namespace, or without
+// CanBeIdle reports whether podd can raise the priority of an idle process. In a user namespace, or without
 // CAP_SYS_NICE, it can only lower it; without the times that threads wait, it does not see one that starves. Then a
 // process must not become idle.
-var mayGiveWay = sync.OnceValue(func() bool {
+var CanBeIdle = sync.OnceValue(func() bool {
 	if _, err := scheduleOf("/proc/self"); err != nil {
 		return false
 	}
@@ -71,11 +49,11 @@ func setPolicy(tid int, attr *unix.SchedAttr) error {
 // keepGoing gives an idle process and its children the default priority when they starve: they hold locks of the store
 // at times. The process must not be waited for before stop was called, since another could have its pid. Stop gives it
 // the default priority, too, so that it ends soon.
-func (s *Store) keepGoing(pid int) (stop func()) {
+func keepGoing(pid int, log logrus.FieldLogger) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		watchIdle(done, func() map[int]schedule { return idleThreads(pid) }, func() { s.raise(pid) })
+		watchIdle(done, func() map[int]schedule { return idleThreads(pid) }, func() { raise(pid, log) })
 	}()
 	return func() {
 		close(done)
@@ -101,7 +79,7 @@ func watchIdle(done <-chan struct{}, look func() map[int]schedule, raise func())
 	}
 }
 
-// starves reports whether threads have waited for a processor much longer than they have run since before.
+// starves reports whether threads have waited for a CPU much longer than they have run since before.
 func starves(before, now map[int]schedule) bool {
 	var ran, waited time.Duration
 	for tid, s := range now {
@@ -116,7 +94,7 @@ func starves(before, now map[int]schedule) bool {
 
 // raise gives all idle threads in the PID namespace of a process the default policy and niceness. A thread has the
 // policy of the one that starts it, which may not have been raised yet: it looks again until there is no idle one.
-func (s *Store) raise(pid int) {
+func raise(pid int, log logrus.FieldLogger) {
 	for range raisePasses {
 		threads := idleThreads(pid)
 		if len(threads) == 0 {
@@ -125,14 +103,14 @@ func (s *Store) raise(pid int) {
 		for tid := range threads {
 			err := setPolicy(tid, &unix.SchedAttr{Policy: unix.SCHED_NORMAL})
 			if err != nil && !errors.Is(err, syscall.ESRCH) {
-				s.log.WithError(err).WithField("pid", pid).Warn("failed to raise the priority of a load")
+				log.WithError(err).WithField("pid", pid).Warn("failed to raise the priority of an idle process")
 				return
 			}
 		}
 	}
 }
 
-// schedule is how long a thread has run, and has waited for a processor, and whether it runs or waits for one now.
+// schedule is how long a thread has run, and has waited for a CPU, and whether it runs or waits for one now.
 type schedule struct {
 	ran, waited time.Duration
 	runnable    bool

@@ -1,5 +1,5 @@
 //go:build !race
 
-package image
+package child
 
 const raceDetector = false

@@ -1,4 +1,4 @@
-package image
+package child
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -22,10 +21,18 @@ import (
 	"github.com/podd-project/podd/image/confine"
 )
 
-// sleepProbe waits for the end of its input, and computes meanwhile if it has an argument.
-const sleepProbe = "podd-test-sleep"
+// Commands of this test program. confineProbe becomes sleepProbe, idle if its first argument is true. That waits for
+// the end of its input, and computes until then if it has an argument.
+const (
+	confineProbe = "podd-test-confine"
+	sleepProbe   = "podd-test-sleep"
+)
 
 func init() {
+	reexec.Register(confineProbe, func() {
+		policy := confine.Policy{Idle: os.Args[1] == "true", Read: []string{"/proc"}}
+		Fail(policy.Exec(append([]string{sleepProbe}, os.Args[2:]...), os.Environ()))
+	})
 	reexec.Register(sleepProbe, func() {
 		if len(os.Args) > 1 {
 			go func() {
@@ -37,13 +44,12 @@ func init() {
 	})
 }
 
-// startSleeper starts a process with the restrictions of a job, until the end of the test.
-func startSleeper(t *testing.T, job pullJob, args ...string) (pid int) {
+// startSleeper starts a process, idle or not, until the end of the test.
+func startSleeper(t *testing.T, idle bool, args ...string) (pid int) {
 	t.Helper()
-	job.Config, job.Dir, _ = confinedStore(t)
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = append([]string{confineProbe, sleepProbe}, args...)
-	cmd.Env, cmd.SysProcAttr = childEnv(job), confine.Attributes()
+	cmd.Args = append([]string{confineProbe, strconv.FormatBool(idle)}, args...)
+	cmd.SysProcAttr = confine.Attributes()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +60,7 @@ func startSleeper(t *testing.T, job pullJob, args ...string) (pid int) {
 	}
 	t.Cleanup(func() {
 		// On a busy machine an idle process would take long to end.
-		(&Store{log: logrus.NewEntry(logrus.StandardLogger())}).raise(cmd.Process.Pid)
+		raise(cmd.Process.Pid, logrus.StandardLogger())
 		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
 			t.Error(err)
 		}
@@ -130,11 +136,11 @@ func policies(t *testing.T, pid int) map[uint32]bool {
 // TestIdle: every thread of an idle job's process runs only when nothing else does; another job has podd's priority.
 func TestIdle(t *testing.T) {
 	for name, c := range map[string]struct {
-		job  pullJob
+		idle bool
 		want uint32
-	}{"idle": {pullJob{Idle: true}, unix.SCHED_IDLE}, "other": {pullJob{}, unix.SCHED_NORMAL}} {
+	}{"idle": {true, unix.SCHED_IDLE}, "other": {false, unix.SCHED_NORMAL}} {
 		t.Run(name, func(t *testing.T) {
-			pid := startSleeper(t, c.job)
+			pid := startSleeper(t, c.idle)
 			if got := policies(t, pid); len(got) != 1 || !got[c.want] {
 				t.Errorf("policies of the threads = %v, want only %d", got, c.want)
 			}
@@ -144,11 +150,10 @@ func TestIdle(t *testing.T) {
 
 // TestIdleIsRaised: all threads of an idle process that starves get the default priority.
 func TestIdleIsRaised(t *testing.T) {
-	s := &Store{log: logrus.NewEntry(logrus.StandardLogger())}
-	pid := startSleeper(t, pullJob{Idle: true}, "spin")
+	pid := startSleeper(t, true, "spin")
 	startBusy(t)
 	startBusy(t)
-	stop := s.keepGoing(pid)
+	stop := keepGoing(pid, logrus.StandardLogger())
 	defer stop()
 	raised := func() bool { got := policies(t, pid); return len(got) == 1 && got[unix.SCHED_NORMAL] }
 	for deadline := time.Now().Add(time.Minute); !raised(); {
@@ -211,26 +216,6 @@ func TestStarves(t *testing.T) {
 	} {
 		if got := starves(c.before, c.now); got != c.want {
 			t.Errorf("%s: starves = %t, want %t", name, got, c.want)
-		}
-	}
-}
-
-// TestIsLarge: a sparse file counts with its size, a layout with that of all its files.
-func TestIsLarge(t *testing.T) {
-	dir := t.TempDir()
-	for name, size := range map[string]int64{
-		"small": largeArchive - 1, "large": largeArchive,
-		"a/blobs/sha256/1": largeArchive / 2, "a/blobs/sha256/2": largeArchive / 2, "b/blobs/sha256/1": largeArchive / 2,
-	} {
-		path := filepath.Join(dir, name)
-		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644), os.Truncate(path, size))
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, want := range map[string]bool{"small": false, "large": true, "a": true, "b": false, "absent": false} {
-		if got := isLarge(filepath.Join(dir, name)); got != want {
-			t.Errorf("isLarge(%s) = %t, want %t", name, got, want)
 		}
 	}
 }
