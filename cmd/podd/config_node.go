@@ -100,7 +100,7 @@ func (l *loaded) withHandlers(ctx context.Context, use func(map[string]sandbox.R
 	defer func() {
 		cancel()
 		d.background.Wait()
-		err = errors.Join(err, d.close(), os.RemoveAll(scratch))
+		err = errors.Join(err, d.undoStart(), os.RemoveAll(scratch))
 	}()
 	use(d.handlers(ctx))
 	return nil

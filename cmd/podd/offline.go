@@ -30,7 +30,7 @@ func offline(cmd *cobra.Command, l *loaded, do func(ctx context.Context, n *node
 	defer func() {
 		cancel(errStopped)
 		d.background.Wait()
-		err = errors.Join(err, d.close())
+		err = errors.Join(err, d.undoStart())
 	}()
 	if err := d.open(); err != nil {
 		return fmt.Errorf("%w (is the daemon running?)", err)

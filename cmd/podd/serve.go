@@ -105,7 +105,7 @@ func (d *daemon) dumpDir() string {
 	return ""
 }
 
-// onClose registers f to be called by close. What names it in errors.
+// onClose registers f to be called by undoStart. What names it in errors.
 func (d *daemon) onClose(what string, f func() error) {
 	d.closers = append(d.closers, func() error {
 		if err := f(); err != nil {
@@ -115,8 +115,8 @@ func (d *daemon) onClose(what string, f func() error) {
 	})
 }
 
-// close undoes the start. It does not touch pods.
-func (d *daemon) close() error {
+// undoStart undoes the start. It does not touch pods.
+func (d *daemon) undoStart() error {
 	var errs []error
 	for i := len(d.closers) - 1; i >= 0; i-- {
 		errs = append(errs, d.closers[i]())
@@ -133,7 +133,7 @@ func (d *daemon) run(ctx context.Context) error {
 	cancel(errStopped)
 	d.awaitReload() // it adds to what is waited for and closed
 	d.background.Wait()
-	closeErr := d.close()
+	closeErr := d.undoStart()
 	if !asked {
 		return errors.Join(err, closeErr)
 	}
@@ -154,7 +154,7 @@ func (d *daemon) startAndServe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.recover(ctx, n); err != nil {
+	if err := d.takeOver(ctx, n); err != nil {
 		return err
 	}
 	return d.serve(ctx, n)
@@ -172,8 +172,8 @@ func (d *daemon) open() error {
 	return nil
 }
 
-// recover takes over the pods of the previous daemon. A damaged record does not keep the daemon from starting.
-func (d *daemon) recover(ctx context.Context, n *node) error {
+// takeOver takes over the pods of the previous daemon. A damaged record does not keep the daemon from starting.
+func (d *daemon) takeOver(ctx context.Context, n *node) error {
 	d.notify.send(d.log, "STATUS=recovering pods")
 	start := time.Now()
 	if err := n.engine.Recover(ctx); err != nil {

@@ -176,7 +176,7 @@ func (s nodeStatus) printPlugins(w io.Writer) {
 			p.Name, p.Pid, p.OnFailure, total, refused, failed, p.Waiting, doing)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.NRI.Down)) {
-		fmt.Fprintf(w, "  %s\tdoes not run\t%s\n", name, s.NRI.Down[name])
+		fmt.Fprintf(w, "  %s\tdown\t%s\n", name, s.NRI.Down[name])
 	}
 }
 
@@ -192,7 +192,7 @@ func (s nodeStatus) printTroubles(w io.Writer) {
 	}
 }
 
-// printUnmonitored prints the containers whose monitor has died.
+// printUnmonitored prints the containers whose monitor died.
 func (s nodeStatus) printUnmonitored(w io.Writer) {
 	first := true
 	for _, p := range s.Pods {
@@ -201,7 +201,7 @@ func (s nodeStatus) printUnmonitored(w io.Writer) {
 				continue
 			}
 			if first {
-				fmt.Fprintln(w, "\nContainers without a monitor, which write no log any more; create them again:")
+				fmt.Fprintln(w, "\nContainers whose monitor died (output is no longer logged; recreate them):")
 			}
 			first = false
 			fmt.Fprintf(w, "  %.13s\t%s\t%s\n", c.ID, p.Name, c.Name)

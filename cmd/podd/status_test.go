@@ -89,7 +89,7 @@ func TestPluginsInStatus(t *testing.T) {
 	}
 	for _, want := range []string{
 		"NRI plugins: 1", "10-balloons", "pid 77", "on failure refuse", "9 calls, 2 refused, 1 failed", "3 waiting",
-		"CreateContainer for 1.2s", "20-gpu", "does not run", "exit status 3",
+		"CreateContainer for 1.2s", "20-gpu", "down", "exit status 3",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

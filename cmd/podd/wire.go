@@ -210,7 +210,7 @@ func specReader(dir string) server.SpecReader {
 // preload loads the images in preload_dir.
 func (n *node) preload(ctx context.Context, log logrus.FieldLogger) {
 	if err := n.images.Load(ctx); err != nil && ctx.Err() == nil {
-		log.WithError(err).Error("failed to load all preloaded images")
+		log.WithError(err).Error("failed to load some preloaded images")
 	}
 }
 

@@ -18,7 +18,7 @@ const confirmDelay = time.Second
 type CheckRequest struct {
 	// Repair frees leaked resources first, and hides damaged images until they are pulled again.
 	Repair bool `json:"repair,omitempty"`
-	// Images reads the content of all images, too.
+	// Images also verifies every image.
 	Images bool `json:"images,omitempty"`
 }
 

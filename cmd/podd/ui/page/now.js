@@ -23,7 +23,7 @@ export function problems(status) {
   add(status.operations?.filter(isStuck), (o) => `${o.verb} is stuck in ${stageOf(o).name}`, (o) => o.name);
   add(status.troubles, (t) => `${troubleText[t.kind] ?? t.kind}: ${t.what}`,
     (t) => `${t.path ?? t.id ?? ""} ${t.error ?? ""}`);
-  add(Object.entries(status.nri?.down ?? {}), ([name]) => `NRI plugin ${name} does not run`, ([, why]) => why);
+  add(Object.entries(status.nri?.down ?? {}), ([name]) => `NRI plugin ${name} is down`, ([, why]) => why);
   add(status.budgets?.filter((b) => b.refused > 0), (b) => `budget was exhausted: ${b.name}`,
     (b) => `${b.refused} refused, limit ${b.limit} ${b.unit}, peak ${b.peak}`);
   return found;
