@@ -27,8 +27,8 @@ func AppArmorRequest(profile *cri.SecurityProfile, deprecated string) (*cri.Secu
 	return nil, invalid("unknown AppArmor profile %q", deprecated)
 }
 
-// localAppArmor refuses "unconfined", which is no profile: runtimes take the name as a request for none. The Pod
-// Security Standards of Kubernetes forbid that, and allow every Localhost profile.
+// localAppArmor refuses "unconfined", which is not a profile: runtimes read it as "no profile". The Pod Security
+// Standards of Kubernetes forbid that, and allow every Localhost profile.
 func localAppArmor(ref string) (*cri.SecurityProfile, error) {
 	name := strings.TrimPrefix(ref, localhostPrefix)
 	switch {

@@ -124,7 +124,7 @@ func CheckTexts(what string, list []string) error {
 // joined reports whether a namespace is neither the node's nor a new one.
 func joined(ns string) bool { return ns != "" && ns != Host }
 
-// userns reports whether the container runs in a user namespace of its own or of its pod.
+// userns reports whether the container runs in its own or its pod's user namespace.
 func (b *builder) userns() bool { return joined(b.in.Namespaces.User) }
 
 func clone[T any](s []T) []T {

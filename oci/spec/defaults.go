@@ -11,7 +11,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Defaults are what the node's configuration sets for containers, where neither the CRI nor the image does.
+// Defaults are the node's settings for containers. They apply where neither the CRI nor the image sets a value.
 type Defaults struct {
 	// Rlimits are the limits of the process. Those that are not listed are podd's own.
 	Rlimits []specs.POSIXRlimit
@@ -70,8 +70,8 @@ func mergeRlimits(list, over []specs.POSIXRlimit) []specs.POSIXRlimit {
 	return append(out, over...)
 }
 
-// CheckBase reports what is wrong with the base_runtime_spec of a handler. It refuses what podd always takes from the
-// pod and would override in silence: an operator who sets a seccomp profile there relies on it.
+// CheckBase validates the base_runtime_spec of a handler. It rejects fields that podd always takes from the pod and
+// would override silently: an operator who sets a seccomp profile there relies on it.
 func CheckBase(base *specs.Spec) error {
 	var errs []error
 	refuse := func(set bool, field, why string) {
@@ -206,7 +206,7 @@ func (b *builder) defaults() error {
 	return nil
 }
 
-// rlimits returns the limits, lowered to what podd may set: with more, every container of the node would fail.
+// rlimits returns the limits, lowered to those that podd may set: with more, every container of the node would fail.
 func (b *builder) rlimits() []specs.POSIXRlimit {
 	out := clone(b.in.Defaults.Rlimits)
 	for i, l := range out {

@@ -49,8 +49,8 @@ func (b *builder) allDevices() []Device {
 	return list
 }
 
-// deviceRules returns the rules of the device cgroup: only the listed devices, or all for a privileged container. In a
-// kernel of its own these are that kernel's devices.
+// deviceRules returns the rules of the device cgroup: only the listed devices, or all for a privileged container. If
+// the runtime has its own kernel, these are that kernel's devices.
 func (b *builder) deviceRules() []specs.LinuxDeviceCgroup {
 	if b.privileged && (!b.in.NoHostDevices || b.in.Handler.OwnKernel) {
 		return []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}

@@ -16,7 +16,7 @@ func ExecProcess(base *specs.Process, cmd []string, tty bool) (*specs.Process, e
 		return nil, invalid("the container's config.json has no process")
 	}
 	if len(cmd) == 0 || cmd[0] == "" {
-		return nil, invalid("there is no command to run")
+		return nil, invalid("no command to run")
 	}
 	if err := CheckTexts("argument", cmd); err != nil {
 		return nil, err

@@ -44,8 +44,8 @@ func (b *builder) mounts() error {
 
 func depth(p string) int { return strings.Count(p, "/") }
 
-// replaced reports whether the container has a mount of its own at the destination, or one at /dev or /sys above it:
-// podd's mounts below those would appear in the volume.
+// replaced reports whether the container has its own mount at the destination, or one at /dev or /sys above it: podd's
+// mounts below those would appear in the volume.
 func replaced(destination string, taken map[string]bool) bool {
 	return taken[destination] ||
 		taken["/dev"] && strings.HasPrefix(destination, "/dev/") ||
@@ -84,7 +84,7 @@ func (b *builder) mount(m Mount) (specs.Mount, error) {
 	return mount, b.idmap(&mount, c)
 }
 
-// checkMount refuses what the CRI's comments on Mount rule out.
+// checkMount rejects mounts that the CRI's comments on Mount rule out.
 func checkMount(m Mount) error {
 	c := m.Config
 	if err := absolute("container path", c.GetContainerPath()); err != nil {
@@ -106,8 +106,8 @@ func checkMount(m Mount) error {
 	return checkText("source of mount "+to, m.Source)
 }
 
-// propagation returns the mount's propagation, and raises that of the root filesystem to what it needs. host.Mounts has
-// checked that the source is shared.
+// propagation returns the mount's propagation, and raises that of the root filesystem as far as it requires.
+// host.Mounts has checked that the source is shared.
 func (b *builder) propagation(c *cri.Mount) ([]string, error) {
 	root := &b.spec.Linux.RootfsPropagation
 	switch p := c.GetPropagation(); p {

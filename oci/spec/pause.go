@@ -25,8 +25,8 @@ type PauseInput struct {
 	CgroupsPath string
 	// Shm is the pod's shared memory on the host. Containers in a sandbox can only share what its infra container has.
 	Shm string
-	// Sysctls are those of the pod, defaults included. They are for the runtime if it brings a kernel of its own; else
-	// the pod's namespaces, which exist already, have them.
+	// Sysctls are those of the pod, defaults included. They are for runtimes with their own kernel; otherwise they are
+	// already set in the pod's namespaces.
 	Sysctls map[string]string
 	// Rlimits are as of Defaults.
 	Rlimits []specs.POSIXRlimit
@@ -92,8 +92,8 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 // pauseConfig returns the configuration of the infra container. Its seccomp profile is the default one if the pod names
 // none, which suffices for podd's own program.
 //
-// With a kernel of its own, the infra container's cgroup holds all containers of the pod: the minimal weight must not
-// apply to it.
+// If the runtime has its own kernel, the infra container's cgroup holds all containers of the pod: the minimal weight
+// must not apply to it.
 func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, h Handler, f Facts) *cri.ContainerConfig {
 	profile := sandbox.GetSeccomp()
 	//lint:ignore SA1019 old kubelets set it
@@ -186,7 +186,8 @@ func sandboxUser(sc *cri.LinuxSandboxSecurityContext, ns Namespaces) (User, erro
 	return u, nil
 }
 
-// ID narrows a user or group id of the CRI to the kernel's. The highest is no id: it means "no change" to setuid(2).
+// ID narrows a user or group id of the CRI to the kernel's. The highest value is not an id: it means "no change" to
+// setuid(2).
 func ID(id int64) (uint32, error) {
 	if id < 0 || id >= math.MaxUint32 {
 		return 0, invalid("%d is not a user or group id", id)

@@ -54,8 +54,8 @@ func (b *builder) resources() error {
 }
 
 // OOMScoreAdj returns the value to set, from -1000 to 1000. It is never left out: a container would inherit the
-// daemon's, which systemd units set near -1000. A value below what podd may set is raised, with a warning if the
-// request names a value.
+// daemon's, which systemd units set near -1000. A value below podd's minimum is raised, with a warning if the request
+// names a value.
 func OOMScoreAdj(r *cri.LinuxContainerResources, f Facts) (int, []string, error) {
 	asked := r.GetOomScoreAdj()
 	if asked < -1000 || asked > 1000 {
@@ -68,7 +68,7 @@ func OOMScoreAdj(r *cri.LinuxContainerResources, f Facts) (int, []string, error)
 		return f.OOMScoreAdjMin, nil, nil
 	}
 	return f.OOMScoreAdjMin, []string{
-		fmt.Sprintf("oom_score_adj %d is below what podd may set, %d is used", asked, f.OOMScoreAdjMin),
+		fmt.Sprintf("oom_score_adj %d is below podd's minimum, %d is used", asked, f.OOMScoreAdjMin),
 	}, nil
 }
 
@@ -184,7 +184,7 @@ func WithoutSwap(out *specs.LinuxResources, r *cri.LinuxContainerResources) {
 }
 
 // hugepages converts the limits of huge pages. The kubelet sends one for every page size it knows, 0 by default: a
-// limit of 0 that cannot be enforced is no error and no warning.
+// limit of 0 that cannot be enforced causes neither an error nor a warning.
 func hugepages(r *cri.LinuxContainerResources, f Facts) ([]specs.LinuxHugepageLimit, []string, error) {
 	var out []specs.LinuxHugepageLimit
 	var warnings []string
@@ -211,7 +211,7 @@ func hugepages(r *cri.LinuxContainerResources, f Facts) ([]specs.LinuxHugepageLi
 }
 
 // unified returns the requested cgroup v2 files. Those of the cgroup core, such as cgroup.kill and cgroup.procs, are
-// refused: they are no limits, and a pod must not write them.
+// rejected: they are not limits, and a pod must not write them.
 func unified(r *cri.LinuxContainerResources, f Facts) (map[string]string, error) {
 	set := r.GetUnified()
 	if len(set) == 0 {

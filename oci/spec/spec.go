@@ -97,7 +97,7 @@ type PodFiles struct {
 	ResolvConf, Hostname, Hosts, Shm string
 }
 
-// Handler is what the chosen runtime supports.
+// Handler describes the features of the chosen runtime.
 type Handler struct {
 	OCIVersion        string
 	RecursiveReadOnly bool

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oldestVersion is for runtimes that do not report what they support: every runtime in use reads it.
+// oldestVersion is for runtimes that do not report their supported versions: every runtime in use reads it.
 const oldestVersion = "1.0.2"
 
 // version returns the ociVersion to write. Some runtimes refuse a file of a newer version than they know (crun 1.8 of
