@@ -21,7 +21,7 @@ const DefaultAppArmor = "podd-default"
 // appArmorRemove takes the name of a profile to unload.
 const appArmorRemove = "/sys/kernel/security/apparmor/.remove"
 
-// maxParserOutput bounds what is kept of an error of apparmor_parser, in bytes.
+// maxParserOutput is how many bytes of an error of apparmor_parser are kept.
 const maxParserOutput = 4 << 10
 
 // appArmorProfiles lists the loaded profiles as "name (mode)", one a line.

@@ -31,7 +31,7 @@ func own(rel string) bool {
 
 // Devices resolves a container's devices. host_path is a device, or a directory for all devices in it, or a symbolic
 // link to either; container_path is the same by default. No permissions mean all. Errors: ErrNotFound for an absent
-// path, ErrInvalidArgument for one that is no device.
+// path, ErrInvalidArgument for one that is not a device.
 func Devices(devs []*cri.Device) ([]spec.Device, error) {
 	var out []spec.Device
 	for _, d := range devs {
@@ -89,7 +89,7 @@ func permissions(p string) (string, error) {
 	return p, nil
 }
 
-// walk lists the devices below a directory. Entries that disappear meanwhile are left out.
+// walk lists the devices below a directory. Entries that disappear during the walk are left out.
 func walk(from, to, access string, skip func(rel string) bool) ([]spec.Device, error) {
 	var out []spec.Device
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -117,7 +117,7 @@ func walk(from, to, access string, skip func(rel string) bool) ([]spec.Device, e
 	return out, err
 }
 
-// device describes the device node at path, which is no symbolic link; nil if it is no device or does not exist.
+// device describes the device node at path, which is not a symbolic link; nil if it is not a device or does not exist.
 func device(path, to, access string) (*spec.Device, error) {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)

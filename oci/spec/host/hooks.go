@@ -11,7 +11,8 @@ import (
 )
 
 // InjectHooks adds to s the hooks of the directories (oci-hooks(5)) whose conditions it meets. They see the annotations
-// of the pod and of the container. Missing directories are no error; a file that is no hook is one, and names it.
+// of the pod and of the container. Missing directories are skipped; a file that is not a hook is an error, which names
+// it.
 func InjectHooks(s *specs.Spec, dirs []string, pod *cri.PodSandboxConfig, c *cri.ContainerConfig) error {
 	if len(dirs) == 0 {
 		return nil

@@ -20,7 +20,7 @@ import (
 //
 // Symbolic links to existing directories are followed, as /var/run to /run; a dangling one and magic links (those of
 // /proc) are errors. Each directory is created in its opened parent, and a symbolic link that takes the place of a
-// created directory is an error. A path with ".." is refused: where it leads depends on what is created.
+// created directory is an error. A path with ".." is rejected: its target depends on the directories created.
 func makeHostDir(path string) (string, error) {
 	if slices.Contains(strings.Split(path, "/"), "..") {
 		return "", invalid(`host path %q does not exist, and is not created because it contains ".."`, path)
@@ -67,7 +67,7 @@ func openParent(path string) (*os.File, []string, error) {
 	}
 }
 
-// createError adds the kind: a path that cannot be created because of what is there is not found.
+// createError adds the kind: ErrNotFound for a path that existing files make impossible to create.
 func createError(path string, err error) error {
 	err = fmt.Errorf("host path %q does not exist and cannot be created: %w", path, err)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {

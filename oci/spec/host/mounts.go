@@ -97,7 +97,7 @@ func (r *Resolver) Relabel(ctx context.Context, mounts []spec.Mount, mountLabel 
 const answerTimeout = 20 * time.Second
 
 // Answers returns an error if the filesystem of path does not answer within answerTimeout, or until ctx ends, as one
-// whose server is dead. What else is wrong with the path is no error here.
+// whose server is dead. Other problems with the path are ignored here.
 func (r *Resolver) Answers(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -105,7 +105,7 @@ func (r *Resolver) Answers(ctx context.Context, path string) error {
 		if err := at(path); err != nil {
 			return struct{}{}, err
 		}
-		_ = unix.Statfs(path, new(unix.Statfs_t)) // the kernel has no answer of its own to that
+		_ = unix.Statfs(path, new(unix.Statfs_t)) // only whether it returns matters
 		return struct{}{}, nil
 	})
 	return err

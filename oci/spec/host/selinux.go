@@ -33,8 +33,8 @@ func Labels(o *cri.SELinuxOption) (spec.Labels, error) {
 	return spec.Labels{Process: process, Mount: mount}, nil
 }
 
-// ReserveLabels reserves the level of labels that an earlier daemon chose, so that no other pod gets it. A level that
-// is reserved already is no error: the containers of a pod share one.
+// ReserveLabels reserves the level of labels that an earlier daemon chose, so that no other pod gets it. Reserving a
+// level twice is not an error: the containers of a pod share one.
 func ReserveLabels(l spec.Labels) error {
 	if l.Process == "" {
 		return nil
@@ -45,7 +45,7 @@ func ReserveLabels(l spec.Labels) error {
 	return nil
 }
 
-// ReleaseLabels frees the level of labels that are no longer used.
+// ReleaseLabels frees the level of unused labels.
 func ReleaseLabels(l spec.Labels) {
 	if l.Process != "" {
 		selinux.ReleaseLabel(l.Process)

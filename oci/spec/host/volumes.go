@@ -19,10 +19,10 @@ import (
 // MakeVolumes creates the directories that an image declares as VOLUME in the container's root filesystem, owned by uid
 // and gid (the container's root as seen on the host). Existing directories are not changed.
 //
-// podd creates no anonymous volumes: Kubernetes has volumes of its own and could neither see nor delete those. Paths
-// and root filesystem are hostile; symbolic links are followed with the root filesystem as "/" (CVE-2022-23648). A
-// relative path is below "/". The image store bounds the number of volumes and their depth; what was made when ctx ends
-// is removed with the root filesystem.
+// podd creates no anonymous volumes: Kubernetes has its own volumes and could neither see nor delete these. Paths and
+// root filesystem are hostile; symbolic links are followed with the root filesystem as "/" (CVE-2022-23648). A relative
+// path is below "/". The image store bounds the number of volumes and their depth; if ctx ends, the directories made so
+// far are removed with the root filesystem.
 func MakeVolumes(ctx context.Context, rootfs string, volumes map[string]struct{}, uid, gid int) error {
 	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
