@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Details returns what is not read often. Errors are as of Read.
+// Details returns the values that are rarely read. Errors are those of Read.
 func (g *Group) Details() (Details, error) {
 	if err := g.begin(); err != nil {
 		return Details{}, err
@@ -36,7 +36,7 @@ func (g *Group) Details() (Details, error) {
 	return d, nil
 }
 
-// value reads one number; it returns absent if there is no such file.
+// value reads one number; it returns absent if the file does not exist.
 func (p place) value(name string, absent uint64) (uint64, error) {
 	if p.dir == "" {
 		return absent, nil
@@ -48,7 +48,7 @@ func (p place) value(name string, absent uint64) (uint64, error) {
 	return number(text), nil
 }
 
-// text reads one file; it returns "" if there is no such file.
+// text reads one file; it returns "" if the file does not exist.
 func (p place) text(name string) (string, error) {
 	if p.dir == "" {
 		return "", nil
@@ -314,7 +314,7 @@ const (
 	maxGroups = 4096
 )
 
-// processWalk collects processes. It skips groups that are removed meanwhile.
+// processWalk collects processes. It skips groups that are removed during the walk.
 type processWalk struct {
 	tree   *Tree
 	groups int // left until the bound

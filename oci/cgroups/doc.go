@@ -3,8 +3,8 @@
 // Dirs are the directories of a container's cgroups, ExecGroup is the cgroup of a single command.
 //
 // It creates no cgroup except an ExecGroup: OCI runtimes, systemd and the kubelet do. It knows nothing of pods. The
-// runtime drivers call it to kill and to clean up, the sandbox engine to measure and to update, oci/spec/host to learn
-// what the machine supports.
+// runtime drivers call it to kill and to clean up, the sandbox engine to measure and to update, oci/spec/host to detect
+// the features of the machine.
 //
 // Of github.com/containerd/cgroups/v3 only the parser of /proc/<pid>/cgroup is used, because usage is read for every
 // container every few seconds. The library's Stat opens, reads and closes each file at every call: 240 us of CPU time

@@ -16,7 +16,8 @@ import (
 // however often it forked, and all can be killed together. The container's limits hold in it, because no controller is
 // enabled for it; a program in it that looks up its own limits has to read those of the parents, as below systemd.
 //
-// On cgroup v1 it is a cgroup of the freezer hierarchy alone. All methods may be called on nil, which is no group.
+// On cgroup v1 it is a cgroup of the freezer hierarchy alone. All methods may be called on nil, which stands for no
+// group.
 type ExecGroup struct {
 	// Name is the group's path below the container's cgroup. Controller is its hierarchy, "" for cgroup v2.
 	Name, Controller string
@@ -95,7 +96,7 @@ func (g *ExecGroup) Remove() {
 func (g *ExecGroup) release(dir string) {
 	procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for pid := range strings.FieldsSeq(string(procs)) {
-		// The kernel refuses if the container has made groups of its own, and for processes that are gone.
+		// The kernel refuses if the container created cgroups, and for processes that are gone.
 		_ = os.WriteFile(filepath.Join(g.parent, "cgroup.procs"), []byte(pid), 0)
 	}
 }

@@ -14,11 +14,11 @@ import (
 )
 
 // Freeze pauses the container and returns when all its processes are. The error is errdefs.ErrFailedPrecondition if the
-// container has no freezer of its own. After an error the caller must thaw it.
+// container does not have its own freezer. After an error the caller must thaw it.
 func (d Dirs) Freeze(ctx context.Context) error {
 	file, value, ok := d.freezer()
 	if !ok {
-		return fmt.Errorf("%w: the container has no cgroup of its own that can be frozen", errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("%w: the container does not have its own freezable cgroup", errdefs.ErrFailedPrecondition)
 	}
 	err := process.Poll(ctx, func() bool {
 		// On cgroup v1 a group with a process that was forking stays FREEZING until this is written again.
@@ -71,7 +71,7 @@ func (d Dirs) Thaw() {
 	}
 }
 
-// ThawAll thaws until no process is paused any more, or ctx ends. A container whose cgroup is gone is not paused.
+// ThawAll thaws until no process is paused, or ctx ends. A container whose cgroup is gone is not paused.
 func (d Dirs) ThawAll(ctx context.Context) error {
 	err := process.Poll(ctx, func() bool {
 		d.Thaw()
@@ -93,8 +93,8 @@ func (d Dirs) Frozen() bool {
 	return strings.HasPrefix(string(b), "1")
 }
 
-// AnonymousMemory returns how much memory of the container is not a copy of files, in bytes: what a checkpoint has to
-// write. It is 0 if that cannot be read.
+// AnonymousMemory returns the size in bytes of the container's memory that is not a copy of files and that a checkpoint
+// must write. It is 0 if that cannot be read.
 func (d Dirs) AnonymousMemory() (bytes uint64) {
 	dir, names := d[unified], []string{"anon", "shmem"}
 	if v1, ok := d["memory"]; ok {

@@ -30,7 +30,7 @@ func (d Dirs) Kill(ctx context.Context) error {
 		return len(left) == 0
 	})
 	if err != nil {
-		return fmt.Errorf("kill what is left in %s: %w", dir, err)
+		return fmt.Errorf("kill remaining processes in %s: %w", dir, err)
 	}
 	return nil
 }

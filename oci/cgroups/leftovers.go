@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveEmpty removes the cgroup at path, an absolute cgroupfs path, from every hierarchy in which it is empty. One
-// that is in use stays, and is no error.
+// RemoveEmpty removes the cgroup at path, an absolute cgroupfs path, from every hierarchy in which it is empty. It
+// keeps those in use and returns no error for them.
 func RemoveEmpty(path string) error {
 	h, err := mounted()
 	if err != nil {

@@ -66,7 +66,7 @@ func lostOOMs(dir string) (lost uint64, ok bool) {
 	}
 	below, _ := filepath.Glob(filepath.Join(dir, "*", eventsFile)) // no file matches a malformed pattern
 	for _, file := range below {
-		n, _ := oomKills(file) // a cgroup removed meanwhile: its kills are lost
+		n, _ := oomKills(file) // the kills of a removed cgroup are lost
 		lost -= min(n, lost)
 	}
 	return lost, true

@@ -7,8 +7,8 @@ import (
 
 // Prime takes the kernel's lock for the migration of processes once, so that the next process that enters a cgroup
 // within about 15 ms need not wait for it. The lock is one for all hierarchies. It waits for an RCU grace period, about
-// 8 ms, unless it was taken a moment ago (percpu_rw_semaphore, rcu_sync). A container's runtime enters its cgroup some
-// 15 ms after the request, so that the wait passes beside podd's own work.
+// 8 ms, unless it was taken a moment ago (percpu_rw_semaphore, rcu_sync). A container's runtime enters its cgroup about
+// 15 ms after the request, so the wait overlaps with podd's own work.
 //
 // It moves this process into the cgroup that it is in, which changes nothing. It blocks while it waits. A failure costs
 // nothing but the time that would have been saved, and is not reported.

@@ -21,7 +21,7 @@ func (d Dirs) DropQuota() {
 		}
 		return nil // a directory that has just been removed has no quota
 	})
-	slices.Reverse(files) // those below first: without a quota of its own, a cgroup has the one above
+	slices.Reverse(files) // children first: a cgroup without a quota has its parent's
 	for _, file := range files {
 		_ = os.WriteFile(file, []byte("-1"), 0)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// busyTimeout is how long cgroups may stay busy after their last process was killed: a dying process is no longer
-// listed in cgroup.procs, but keeps its cgroup until the kernel has released it.
+// busyTimeout is how long cgroups may stay busy after their last process was killed: a dying process is not listed in
+// cgroup.procs, but keeps its cgroup until the kernel has released it.
 const busyTimeout = 2 * time.Second
 
 // Remove removes the directories with all below them, deepest first. No process may be in them.
@@ -30,8 +30,8 @@ func (d Dirs) Remove() error {
 	})
 }
 
-// Destroy kills every process in the cgroups and removes them. Cgroups that do not exist are no error. The runtime of
-// an interrupted creation may still be entering them, one hierarchy after the other: it is killed in whichever it is.
+// Destroy kills every process in the cgroups and removes them. Missing cgroups are ignored. The runtime of an
+// interrupted creation may still be entering them, one hierarchy after the other: it is killed in whichever it is.
 func (d Dirs) Destroy(ctx context.Context) error {
 	if err := d.Kill(ctx); err != nil {
 		return err

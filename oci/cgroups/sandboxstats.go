@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SandboxStats is what a sandbox with a kernel of its own reports of a container in it. No cgroup of the host accounts
-// for such a container.
+// SandboxStats are the statistics that a sandbox with its own kernel reports for one of its containers. No cgroup of
+// the host accounts for such a container.
 type SandboxStats struct {
 	// Total, User and System are CPU time in nanoseconds.
 	Total, User, System uint64

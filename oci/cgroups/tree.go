@@ -63,7 +63,7 @@ func controllers() []string {
 // Of returns the group of a process. The path is cut after the part that contains name, so that the group is that of
 // the container even if the process has moved into a group below it, as an init system does.
 //
-// Errors: errdefs.ErrNotFound if there is no such process, or name is in none of its groups.
+// Errors: errdefs.ErrNotFound if the process does not exist, or none of its groups has name.
 func (t *Tree) Of(pid int, name string) (*Group, error) {
 	groups, err := membership(filepath.Join(t.proc, strconv.Itoa(pid)))
 	if err != nil {

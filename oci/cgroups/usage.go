@@ -66,7 +66,7 @@ type Stall struct {
 	Total                time.Duration
 }
 
-// Details is what is not read often: its files are not kept open.
+// Details are the values that are rarely read: their files are not kept open.
 type Details struct {
 	At     time.Time
 	Events MemoryEvents
