@@ -11,8 +11,8 @@ import (
 // Local is a process that podd, or one before it, may have started: root's, in podd's own PID namespace. Others are
 // never taken for one, whatever they call themselves.
 //
-// It is read from what a process cannot make hang: neither its memory nor a file system that it uses is touched.
-// Reading the command line can hang: the memory may be a file of a FUSE server.
+// It reads only sources that a process cannot make hang: neither its memory nor a filesystem that it uses. Reading the
+// command line can hang: the memory may be a file of a FUSE server.
 type Local struct {
 	Process
 	// Program is the path of its executable, also if that was replaced since.

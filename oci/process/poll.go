@@ -47,7 +47,7 @@ func interruptReads(ctx context.Context, f *os.File) (stop func() bool) {
 	})
 }
 
-// Poll calls done with increasing pauses until it is true or ctx ends. It is for what the kernel reports no event for,
+// Poll calls done with increasing pauses until it is true or ctx ends. It is for conditions without a kernel event,
 // such as an empty cgroup of v1.
 func Poll(ctx context.Context, done func() bool) error {
 	pause := time.Millisecond

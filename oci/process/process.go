@@ -21,7 +21,7 @@ type Process struct {
 	Start uint64 `json:"start"`
 }
 
-// stat is what is used of /proc/<pid>/stat.
+// stat has the fields in use of /proc/<pid>/stat.
 type stat struct {
 	Process
 	parent, session int
