@@ -136,8 +136,8 @@ func (l Log) invalid(err error) error {
 }
 
 // Open opens the log for appending, and creates it if it does not exist, but no directory. Errors:
-// errdefs.ErrFailedPrecondition if the directory is not the noted one any more, or the log's path has a symbolic link
-// or is not a regular file with one name; fs.ErrNotExist if a directory is missing.
+// errdefs.ErrFailedPrecondition if the directory is no longer the noted one, or the log's path has a symbolic link or
+// is not a regular file with one name; fs.ErrNotExist if a directory is missing.
 func (l Log) Open() (*os.File, error) {
 	if err := checkName(l.Name); err != nil {
 		return nil, err
