@@ -1,5 +1,5 @@
-// Package space bounds how much of a disk a checkpoint may fill: half of what is free, because more is written to it
-// afterwards, and the disk is that of podd's records or of the kubelet.
+// Package space bounds how much of a disk a checkpoint may fill: half of the free space, because more is written to it
+// afterwards, and podd's records or the kubelet use the same disk.
 package space
 
 import (
@@ -20,7 +20,7 @@ func Half(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize / 2, nil
 }
 
-// Promised is the space that was promised to what is being written, in bytes.
+// Promised is the space reserved for writes in progress, in bytes.
 type Promised struct {
 	mu    sync.Mutex
 	bytes uint64
