@@ -9,8 +9,8 @@
 // The checksum is over the bytes written, not over a Go struct, so a renamed field does not invalidate a record;
 // unknown fields in the body are ignored. Files are written to a temporary name, synced and renamed, and their
 // directory is synced; WriteUnsynced leaves out both syncs. A directory of records appears by rename from ".new-<name>"
-// and disappears by rename to ".del-<name>"; Sweep removes what a crash left of either. WriteFile and WriteFileSync do
-// the same for any file.
+// and disappears by rename to ".del-<name>"; Sweep removes the leftovers of a crash. WriteFile and WriteFileSync do the
+// same for any file.
 //
 // The package does not interpret the records.
 package checkpoint

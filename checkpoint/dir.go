@@ -71,7 +71,8 @@ func Commit(path, final string) error {
 	return nil
 }
 
-// Remove makes the directory parent/name disappear atomically, then deletes its contents. An absent one is no error.
+// Remove makes the directory parent/name disappear atomically, then deletes its contents. An absent directory is not an
+// error.
 func Remove(parent, name string) error {
 	if err := checkName(name); err != nil {
 		return err
