@@ -11,7 +11,7 @@ import (
 // when the client disconnects, when the session was idle for too long, and when the server closes (context.Cause
 // returns which). A panic in a call ends that session only.
 type Backend interface {
-	// PodOf returns the id of a container's pod, "" if there is no such container. It must not block.
+	// PodOf returns the id of a container's pod, "" if the container does not exist. It must not block.
 	PodOf(containerID string) string
 	// Exec runs cmd in a container until it exits and returns its exit code; an error means that it could not be
 	// run or waited for, and is shown to the user.

@@ -26,7 +26,7 @@ type conn struct {
 	onError func(error)
 	half    sync.Once
 
-	// readMu serializes the protocol's reader and drain. buf holds what the HTTP server had read ahead.
+	// readMu serializes the protocol's reader and drain. buf holds the bytes that the HTTP server read ahead.
 	readMu sync.Mutex
 	buf    *bufio.Reader
 }

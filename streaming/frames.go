@@ -26,7 +26,7 @@ type frameConn struct {
 	// head has the bytes that are read next, before those of the connection. pass is how many of those follow.
 	head []byte
 	pass int
-	// stream and flags are the data frame's, rest is what was not passed of it.
+	// stream and flags are the data frame's, rest is its part that was not passed.
 	stream uint32
 	flags  byte
 	rest   int

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// pendingConns are the connections that are no session yet. They need no token, so any user of the node can open them.
-// When there are too many, a new connection replaces the oldest one of the user with most of them: idle connections
-// of one user do not keep those of another from becoming sessions.
+// pendingConns are the connections that are not sessions yet. They need no token, so any user of the node can open
+// them. When there are too many, a new connection replaces the oldest one of the user with most of them: idle
+// connections of one user do not keep those of another from becoming sessions.
 type pendingConns struct {
 	admit func() (release func(), err error)
 

@@ -53,7 +53,7 @@ type session struct {
 	born   time.Time
 	// used is when a byte last moved, in nanoseconds since born.
 	used atomic.Int64
-	// finishing is set when the backend's call has returned: losing the client is no error any more.
+	// finishing is set when the backend's call has returned: losing the client is then not an error.
 	finishing atomic.Bool
 	// tasks are the goroutines of this session; close waits for them.
 	tasks sync.WaitGroup

@@ -115,7 +115,7 @@ func (c *collector) finish(sess *session, conn *spdyConn, outcome []byte) {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	// got does not change any more. Errors mean that the client has disconnected.
+	// got no longer changes. Errors mean that the client has disconnected.
 	for _, kind := range []string{wire.StreamTypeStdout, wire.StreamTypeStderr, wire.StreamTypeError} {
 		if c.got[kind] == nil {
 			continue

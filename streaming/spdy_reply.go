@@ -10,7 +10,7 @@ import (
 )
 
 // replyStreams returns accept for a SPDY connection, with one addition: it replies to the stream itself, and rejects a
-// stream whose reply could not be sent because the connection has ended. Without it spdystream 0.5.1 blocks for ever on
+// stream whose reply could not be sent because the connection was closed. Without it spdystream 0.5.1 blocks forever on
 // such streams, whose client could keep sessions for good: handleResetFrame sends the reset of a stream without reply
 // to a channel that nobody reads on this side, and Write and Close wait for the reply (waitWriteReply). A rejected
 // stream is removed from its connection, so handleResetFrame does not find it.

@@ -15,8 +15,8 @@ import (
 	k8sspdy "k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// What podd accepts of the headers of a stream. Those of Kubernetes are less than a quarter of it. They are compressed,
-// and podd keeps them as long as the stream.
+// Limits of the headers of a stream. Those of Kubernetes take less than a quarter. They are compressed, and podd keeps
+// them as long as the stream.
 const (
 	maxControlFrame = 8 << 10
 	maxHeaders      = 32

@@ -229,7 +229,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// untilError drops what is written after an error, which means that the channel is not read any more.
+// untilError drops everything written after an error, which means that the channel is no longer read.
 type untilError struct {
 	w      io.Writer
 	failed bool
