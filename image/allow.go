@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Allow returns an error unless pods of a namespace may use a stored image. The image may have been pulled for another
@@ -18,22 +18,23 @@ import (
 // applied to the signatures that were stored with the image, under each of its names; one that is accepted suffices.
 // Images that were loaded from files are exempt, as from the policy of pulls.
 //
-// Errors: ErrSignatureInvalid; errdefs.ErrNotFound; errdefs.ErrFailedPrecondition for a policy that cannot be read.
+// Errors: registry.ErrSignatureInvalid; errdefs.ErrNotFound; errdefs.ErrFailedPrecondition for a policy that cannot be
+// read.
 func (s *Store) Allow(ctx context.Context, id, namespace string) error {
 	err := s.allow(ctx, id, namespace)
 	if err == nil {
 		return nil
 	}
-	text := fmt.Sprintf("image %s in namespace %q: %s", id, namespace, scrub(classify(err).Error(), nil))
-	if errors.Is(classify(err), ErrSignatureInvalid) {
+	text := fmt.Sprintf("image %s in namespace %q: %s", id, namespace, registry.Scrub(registry.Classify(err).Error(), nil))
+	if errors.Is(registry.Classify(err), registry.ErrSignatureInvalid) {
 		text += "; signatures are stored by a pull: if the image was signed later, pull it again (imagePullPolicy: Always)"
 	}
-	return &pullError{text: text, kind: kindOf(err), cause: err}
+	return registry.NewError(text, registry.KindOf(err), err)
 }
 
 func (s *Store) allow(ctx context.Context, id, namespace string) error {
 	node := s.cfg()
-	separate, err := node.separatesNamespaces()
+	separate, err := node.SeparatesNamespaces()
 	if err != nil {
 		return fmt.Errorf("%w: policy_dir: %w", errdefs.ErrFailedPrecondition, err)
 	}
@@ -49,7 +50,7 @@ func (s *Store) allow(ctx context.Context, id, namespace string) error {
 		return notFound(id)
 	}
 	names := slices.Concat(e.Tags, e.Digests)
-	if slices.ContainsFunc(names, func(name string) bool { return cfg.acceptsUnsigned(ctx, name) }) {
+	if slices.ContainsFunc(names, func(name string) bool { return cfg.AcceptsUnsigned(ctx, name) }) {
 		return nil
 	}
 	loaded, err := s.isLoaded(id)
@@ -61,7 +62,7 @@ func (s *Store) allow(ctx context.Context, id, namespace string) error {
 
 // allowSigned has a pull's process verify the stored signatures of an image, unless it has done that for these files.
 func (s *Store) allowSigned(ctx context.Context, cfg Config, id string, names []string) error {
-	key := verdictKey{id, strings.Join(names, "\n"), cfg.policyStamp()}
+	key := verdictKey{id, strings.Join(names, "\n"), cfg.PolicyStamp()}
 	if s.allowed.has(key) {
 		return nil
 	}
@@ -71,11 +72,11 @@ func (s *Store) allowSigned(ctx context.Context, cfg Config, id string, names []
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	c := &pullConfig{Config: cfg}
-	defer c.close()
-	if err := c.writeFiles(nil, nil); err != nil {
+	c, err := cfg.WithoutRegistry()
+	if err != nil {
 		return err
 	}
+	defer c.Close()
 	if _, err := s.pullInChild(ctx, pullJob{Verify: id, Names: names}, c, newProgress(id)); err != nil {
 		return err
 	}
@@ -134,18 +135,4 @@ func (v *verdicts) add(key verdictKey) {
 		v.accepted = map[verdictKey]struct{}{}
 	}
 	v.accepted[key] = struct{}{}
-}
-
-// policyStamp changes when the policy, or a file that it names, does.
-func (c Config) policyStamp() string {
-	var out strings.Builder
-	for _, path := range append([]string{c.Policy}, policyPaths(c.Policy)...) {
-		info, err := os.Stat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(&out, "%s missing\n", path)
-		} else if err == nil {
-			fmt.Fprintf(&out, "%s %d:%d:%d\n", path, inode(info), info.Size(), info.ModTime().UnixNano())
-		}
-	}
-	return out.String()
 }

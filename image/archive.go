@@ -24,6 +24,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	"github.com/podd-project/podd/image/layers"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // loader copies the images of a file into storage, in a process like that of a pull: what is in the file is hostile.
@@ -59,7 +60,7 @@ func (l *loader) load(ctx context.Context) error {
 // loadError gives an error of load its kind: the file is wrong, unless it is too large or the disk is full.
 func loadError(err error) error {
 	switch {
-	case err == nil, isErrdef(err), strings.Contains(err.Error(), layers.TooLarge),
+	case err == nil, registry.HasKind(err), strings.Contains(err.Error(), layers.TooLarge),
 		errors.Is(err, context.Canceled), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return err
 	}
@@ -285,7 +286,7 @@ func layoutNames(d v1.Descriptor, base string) []reference.Named {
 	if name == "" {
 		return nil
 	}
-	named, _, err := parseReference(name)
+	named, _, err := registry.ParseReference(name)
 	if err != nil {
 		return nil // the image can still be used by its id
 	}
@@ -347,7 +348,7 @@ func (l *loader) loadImage(ctx context.Context, from types.ImageReference, names
 	if err := checkSource(ctx, sys, source); err != nil {
 		return err
 	}
-	policy, err := acceptAnything()
+	policy, err := registry.AcceptAnything()
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 )
 
 const artifactType = "application/vnd.example.v1"
@@ -21,9 +22,9 @@ const artifactType = "application/vnd.example.v1"
 // pushArtifact pushes two blobs as ref.
 func pushArtifact(t *testing.T, c image.Config, ref string) string {
 	t.Helper()
-	var blobs []image.ArtifactBlob
+	var blobs []registry.ArtifactBlob
 	for _, name := range []string{"one", "two"} {
-		blobs = append(blobs, image.ArtifactBlob{
+		blobs = append(blobs, registry.ArtifactBlob{
 			Title: name, MediaType: "text/plain",
 			Write: func(w io.Writer) error { _, err := io.WriteString(w, strings.Repeat(name, 1000)); return err },
 		})
@@ -78,7 +79,7 @@ func TestArtifact(t *testing.T) {
 		}
 	}
 	failed := errors.New("the source failed")
-	_, err := c.PushArtifact(t.Context(), r.host+"/a/b:v2", artifactType, []image.ArtifactBlob{
+	_, err := c.PushArtifact(t.Context(), r.host+"/a/b:v2", artifactType, []registry.ArtifactBlob{
 		{Title: "x", Write: func(io.Writer) error { return failed }},
 	})
 	if !errors.Is(err, failed) {

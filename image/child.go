@@ -17,6 +17,7 @@ import (
 
 	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // pullGrace is how long a pull's process has to clean up after it was told to stop, before it is killed.
@@ -43,12 +44,12 @@ const credentialsFD = 3
 
 // pullInChild does a job in a confined process: what the registry sends is parsed, decompressed and unpacked there. It
 // ends when ctx or this process does.
-func (s *Store) pullInChild(ctx context.Context, job pullJob, c *pullConfig, p pullObserver) (pulled, error) {
-	job.Config, job.Dir = c.Config, c.dir
+func (s *Store) pullInChild(ctx context.Context, job pullJob, c *registry.PullConfig, p pullObserver) (pulled, error) {
+	job.Config, job.Dir = c.Config, c.Dir
 	job.Config.AuthFile = fmt.Sprintf("/proc/self/fd/%d", credentialsFD)
 	reports := newReportReader(p, func(r storeRequest) (storeReply, error) { return s.answerLookUp(ctx, job, r) })
 	exit, err := child.Run(ctx, child.Process{
-		Name: confineCommand, Env: childEnv(job), Files: []*os.File{c.credentials}, // credentialsFD
+		Name: confineCommand, Env: childEnv(job), Files: []*os.File{c.Credentials}, // credentialsFD
 		Attributes: confine.Attributes(), Job: job, Grace: pullGrace, Idle: job.Idle, Log: s.log,
 	}, reports.take)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Names under which this program runs itself for a pull.
@@ -63,12 +64,7 @@ func Init() bool {
 		}
 		os.Exit(0)
 	})
-	reexec.Register(helperCommand, func() {
-		if err := runHelpers(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		killGroup()
-	})
+	registry.Register()
 	return reexec.Init()
 }
 
@@ -116,7 +112,7 @@ func writable(root string) ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		switch e.Name() {
-		case rootfsDir, tempDir, integrityFile, preloadedFile:
+		case rootfsDir, registry.TempDir, integrityFile, preloadedFile:
 		default:
 			out = append(out, filepath.Join(root, e.Name()))
 		}

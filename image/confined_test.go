@@ -259,7 +259,7 @@ func TestProgramsOfPull(t *testing.T) {
 	needLandlock(t)
 	cfg, dir, layer := confinedStore(t)
 	cfg.RegistriesConf = filepath.Join(filepath.Dir(cfg.Root), "readable")
-	dropIns := cfg.registriesConfDir()
+	dropIns := cfg.RegistriesConfDir()
 	readable, written := filepath.Join(dropIns, "program"), filepath.Join(layer, "program")
 	program, err := os.ReadFile("/proc/self/exe")
 	err = errors.Join(err, os.Mkdir(dropIns, 0o700), os.WriteFile(readable, program, 0o700),

@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/storage"
 	drivers "go.podman.io/storage/drivers"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // TestLayerIsStoredOnce: of pulls that store one layer at the same time one does, and its files stay: containers may
@@ -34,7 +36,7 @@ func TestLayerIsStoredOnce(t *testing.T) {
 		var stored, winner atomic.Int32
 		var wg sync.WaitGroup
 		for pull := range pulls {
-			target := filepath.Join(cfg.Root, tempDir, fmt.Sprintf("%d-%d", round, pull), "files")
+			target := filepath.Join(cfg.Root, registry.TempDir, fmt.Sprintf("%d-%d", round, pull), "files")
 			if err := os.MkdirAll(filepath.Join(target, fmt.Sprint(pull)), 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 )
 
 func TestExplain(t *testing.T) {
@@ -32,25 +32,25 @@ blocked = true
 	writeFile(t, cfg.Policy, `{"default":[{"type":"reject"}],"transports":{"docker":{
 		"one.test/team":[{"type":"signedBy","keyType":"GPGKeys","keyPath":"/etc/keys/team.gpg"}],
 		"two.test":[{"type":"insecureAcceptAnything"}]}}}`)
-	team := image.Explanation{
+	team := registry.Explanation{
 		Name: "one.test/team/app:v1", Registry: "one.test/team",
-		Sources: []image.ExplainedSource{
+		Sources: []registry.ExplainedSource{
 			{Name: "mirror.test/cache/app:v1", Insecure: true, User: "jane"},
 			{Name: "origin.test/team/app:v1", User: "joe"},
 		},
-		Policy: image.ExplainedPolicy{
+		Policy: registry.ExplainedPolicy{
 			File: cfg.Policy, Scope: "one.test/team", Requirements: []string{"signedBy /etc/keys/team.gpg"},
 		},
 	}
-	plain := func(name, scope, requirement string) image.Explanation {
-		return image.Explanation{
-			Name: name, Sources: []image.ExplainedSource{{Name: name}},
-			Policy: image.ExplainedPolicy{File: cfg.Policy, Scope: scope, Requirements: []string{requirement}},
+	plain := func(name, scope, requirement string) registry.Explanation {
+		return registry.Explanation{
+			Name: name, Sources: []registry.ExplainedSource{{Name: name}},
+			Policy: registry.ExplainedPolicy{File: cfg.Policy, Scope: scope, Requirements: []string{requirement}},
 		}
 	}
 	blocked := plain("bad.test/x:latest", "default", "reject")
 	blocked.Registry, blocked.Blocked = "bad.test", true
-	for ref, want := range map[string][]image.Explanation{
+	for ref, want := range map[string][]registry.Explanation{
 		"one.test/team/app:v1": {team},
 		"team/app:v1":          {team, plain("two.test/team/app:v1", "two.test", "insecureAcceptAnything")},
 		"app": {
@@ -59,7 +59,7 @@ blocked = true
 		},
 		"bad.test/x": {blocked},
 	} {
-		got, err := image.Explain(t.Context(), cfg, ref)
+		got, err := registry.Explain(t.Context(), cfg, ref)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ blocked = true
 		}
 	}
 	cfg.Policy = ""
-	got, err := image.Explain(t.Context(), cfg, "two.test/x")
+	got, err := registry.Explain(t.Context(), cfg, "two.test/x")
 	if err != nil || len(got) != 1 || !cmp.Equal(got[0].Policy.Requirements, []string{"insecureAcceptAnything"}) {
 		t.Errorf("Explain() without a policy = %+v, %v, want that every image is accepted", got, err)
 	}

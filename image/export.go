@@ -18,6 +18,8 @@ import (
 	containersstorage "go.podman.io/image/v5/storage"
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Export writes an image to a new file at an absolute path, with its tags: as a docker archive if its manifest is
@@ -45,7 +47,7 @@ func (s *Store) Export(ctx context.Context, ref, path string) error {
 	if _, err := os.Lstat(path); err == nil { // before the work
 		return fmt.Errorf("export %s: %s exists: %w", ref, path, errdefs.ErrAlreadyExists)
 	}
-	dir, err := os.MkdirTemp(filepath.Join(s.cfg().Root, tempDir), "export-")
+	dir, err := os.MkdirTemp(filepath.Join(s.cfg().Root, registry.TempDir), "export-")
 	if err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
 	}
@@ -152,7 +154,7 @@ func exportReference(kind, file string, tags []reference.NamedTagged) (types.Ima
 func (e *entry) namedTags() []reference.NamedTagged {
 	var tags []reference.NamedTagged
 	for _, tag := range e.Tags {
-		if name, _, err := parseReference(tag); err == nil {
+		if name, _, err := registry.ParseReference(tag); err == nil {
 			if tagged, ok := name.(reference.NamedTagged); ok {
 				tags = append(tags, tagged)
 			}

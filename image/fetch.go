@@ -9,15 +9,21 @@ import (
 	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/storage"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // fetch pulls one fully qualified reference from its registry or a mirror, and aborts if the transfer stalls.
 func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p *progress) (*Image, error) {
-	c, err := s.configurePull(ctx, ref, r)
+	cfg, err := s.cfg().ForNamespace(r.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
+	c, err := cfg.ForPull(ctx, ref, r.Auth, len(cfg.Variant(r.Annotations)) > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -25,9 +31,9 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 	wg.Go(func() { stallWatch{s.cfg().PullProgressTimeout, s.cfg().PullMinRate}.run(ctx, p, cancel) })
 
 	img, err := s.fetchConfined(ctx, c, ref, r, p)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, registry.ErrStalled) {
 		// The library's error is "context canceled", which would look like the caller's cancellation.
-		return nil, fmt.Errorf("%w (less than %d bytes in %v)", errStalled,
+		return nil, fmt.Errorf("%w (less than %d bytes in %v)", registry.ErrStalled,
 			stallWatch{s.cfg().PullProgressTimeout, s.cfg().PullMinRate}.enough(), s.cfg().PullProgressTimeout)
 	}
 	return img, err
@@ -35,7 +41,7 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 
 // fetchConfined has a process of its own copy ref into storage, unless it is there, and makes the image visible.
 func (s *Store) fetchConfined(
-	ctx context.Context, c *pullConfig, ref reference.Named, r PullRequest, p *progress,
+	ctx context.Context, c *registry.PullConfig, ref reference.Named, r PullRequest, p *progress,
 ) (*Image, error) {
 	if img, err := s.present(ctx, c, ref, r); img != nil || err != nil {
 		return img, err
@@ -56,7 +62,7 @@ func (s *Store) fetchConfined(
 	if err != nil {
 		return nil, fmt.Errorf("look up the pulled image: %w", err)
 	}
-	if err := s.repair(ctx, stored, c.dir); err != nil {
+	if err := s.repair(ctx, stored, c.Dir); err != nil {
 		return nil, err
 	}
 	return s.register(stored, ref, canonical)

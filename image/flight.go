@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // flightKey identifies a pull. The platform is always the node's; variant is the rest of what selects an image. A key
@@ -52,7 +54,7 @@ func newFlights(ctx context.Context, grace time.Duration) *flights {
 
 // join returns the pull of r and starts it if there is none. The caller must call leave.
 func (fs *flights) join(r PullRequest, pull pullFunc) *flight {
-	key := flightKey{ref: r.Ref, variant: variantKey(r.Annotations), files: r.files}
+	key := flightKey{ref: r.Ref, variant: registry.VariantKey(r.Annotations), files: r.files}
 	if r.Auth != nil {
 		key.auth = *r.Auth
 	}
@@ -107,7 +109,7 @@ func (fs *flights) abandon(f *flight) {
 		return // a caller came back while the timer fired, or the pull is finished
 	}
 	delete(fs.byKey, f.key)
-	f.cancel(errAbandoned)
+	f.cancel(registry.ErrAbandoned)
 }
 
 func (fs *flights) forgetLocked(f *flight) {

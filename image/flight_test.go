@@ -10,6 +10,8 @@ import (
 
 	logrustest "github.com/sirupsen/logrus/hooks/test"
 	"go.podman.io/image/v5/types"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // blocked is a pull that returns only when its context ends, and records the cause.
@@ -43,8 +45,9 @@ func TestFlightGrace(t *testing.T) {
 		fs.leave(f)
 		time.Sleep(testGrace + time.Second)
 		synctest.Wait()
-		if b.started.Load() != 1 || b.ended.Load() != 1 || !errors.Is(f.err, errAbandoned) {
-			t.Errorf("started %d, ended %d with %v, want 1, 1 and errAbandoned", b.started.Load(), b.ended.Load(), f.err)
+		if b.started.Load() != 1 || b.ended.Load() != 1 || !errors.Is(f.err, registry.ErrAbandoned) {
+			t.Errorf("started %d, ended %d with %v, want 1, 1 and %v", b.started.Load(), b.ended.Load(), f.err,
+				registry.ErrAbandoned)
 		}
 		if n := len(fs.list()); n != 0 {
 			t.Errorf("%d pulls in progress, want 0", n)
@@ -73,10 +76,10 @@ func TestFlightIsNotJoinedWhileDying(t *testing.T) {
 			t.Errorf("%d pulls under way, want 1", n)
 		}
 		fs.leave(again)
-		cancel(errClosing)
+		cancel(registry.ErrClosing)
 		fs.wait()
-		if !errors.Is(again.err, errClosing) {
-			t.Errorf("error = %v, want errClosing", again.err)
+		if !errors.Is(again.err, registry.ErrClosing) {
+			t.Errorf("error = %v, want registry.ErrClosing", again.err)
 		}
 	})
 }
@@ -158,7 +161,7 @@ func TestStallWatch(t *testing.T) {
 			case <-ctx.Done():
 			case <-time.After(time.Hour):
 			}
-			if stalled := errors.Is(context.Cause(ctx), errStalled); stalled != c.want {
+			if stalled := errors.Is(context.Cause(ctx), registry.ErrStalled); stalled != c.want {
 				t.Errorf("%s: stalled %v, want %v", name, stalled, c.want)
 			}
 			if d := time.Since(begin); c.want && (d < time.Minute || d > 70*time.Second) {

@@ -10,6 +10,8 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Image is one image in the store. It is immutable.
@@ -29,14 +31,20 @@ type Image struct {
 	Created time.Time
 }
 
-// Auth is CRI's AuthConfig. It prints as "[credentials]", but must not be logged all the same.
-type Auth struct {
-	Username, Password string
-	Auth               string // base64 of username:password
-	ServerAddress      string // if set, the only registry that gets the credentials
-	IdentityToken      string
-	RegistryToken      string
-}
+// Config configures the store.
+type Config = registry.Config
+
+// DefaultConfig returns the default values; the caller sets Root and RunRoot.
+func DefaultConfig() Config { return registry.DefaultConfig() }
+
+// Auth is CRI's AuthConfig.
+type Auth = registry.Auth
+
+// Kinds of failed pulls that the kubelet distinguishes.
+var (
+	ErrRegistryUnavailable = registry.ErrRegistryUnavailable
+	ErrSignatureInvalid    = registry.ErrSignatureInvalid
+)
 
 // PullRequest names the image to fetch.
 type PullRequest struct {

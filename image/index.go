@@ -11,6 +11,7 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/podd-project/podd/image/layers"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // index is an immutable snapshot of the store's images, for readers.
@@ -86,24 +87,12 @@ func newIndex(entries []*entry) *index {
 func instanceNames(e *entry) []string {
 	var out []string
 	for _, name := range slices.Concat(e.Tags, e.Digests) {
-		repo := repository(name)
+		repo := registry.Repository(name)
 		for _, digest := range e.digests {
 			out = append(out, repo+"@"+digest)
 		}
 	}
 	return out
-}
-
-// repository returns a name without its tag or digest. The name must be one from storage: fully qualified and
-// normalised.
-func repository(name string) string {
-	if repo, _, ok := strings.Cut(name, "@"); ok {
-		return repo
-	}
-	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		return name[:i]
-	}
-	return name
 }
 
 // id finds an image by its id or an unambiguous prefix of it; nil if there is none.

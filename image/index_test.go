@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 func testEntry(id string, age time.Duration, names ...string) *entry {
@@ -65,7 +67,7 @@ func TestRepository(t *testing.T) {
 		"h.test/x:v1": "h.test/x", "h:5/x": "h:5/x", "h:5/x:v": "h:5/x", "h:5/x@sha256:0": "h:5/x",
 		"h.test/a/b:v": "h.test/a/b",
 	} {
-		if got := repository(in); got != want {
+		if got := registry.Repository(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}
@@ -148,3 +150,5 @@ func storeWith(cfg Config) *Store {
 	s.settings.Store(&cfg)
 	return s
 }
+
+const zeros = "0000000000000000000000000000000000000000000000000000000000000000"

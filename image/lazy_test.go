@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/test/fuse"
 )
 
@@ -353,15 +354,15 @@ func TestLazyUserNamespace(t *testing.T) {
 // TestInspectLayerStore: a store that is not mounted is named.
 func TestInspectLayerStore(t *testing.T) {
 	cfg := config(t)
-	if err := image.InspectLayerStore(cfg); err != nil {
+	if err := registry.InspectLayerStore(cfg); err != nil {
 		t.Errorf("without a store: %v", err)
 	}
 	cfg.AdditionalLayerStore = filepath.Join(t.TempDir(), "store")
-	if err := image.InspectLayerStore(cfg); err == nil || !strings.Contains(err.Error(), "nothing is mounted") {
+	if err := registry.InspectLayerStore(cfg); err == nil || !strings.Contains(err.Error(), "nothing is mounted") {
 		t.Errorf("an absent store: %v, want an error", err)
 	}
 	mountTmpfs(t, cfg.AdditionalLayerStore, "")
-	if err := image.InspectLayerStore(cfg); err != nil {
+	if err := registry.InspectLayerStore(cfg); err != nil {
 		t.Errorf("a mounted one: %v", err)
 	}
 	cfg.AdditionalLayerStore = "store"

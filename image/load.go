@@ -52,17 +52,17 @@ func (s *Store) loadFile(ctx context.Context, job pullJob) (ids []string, err er
 	if err := checkLoadable(job.Load); err != nil {
 		return nil, err
 	}
-	c := &pullConfig{Config: *s.cfg()}
-	defer c.close()
-	if err := c.writeFiles(nil, nil); err != nil {
+	c, err := s.cfg().WithoutRegistry()
+	if err != nil {
 		return nil, err
 	}
+	defer c.Close()
 	p := newProgress(job.Load)
 	defer s.pulls.track(p)()
 	job.Corrupt = s.integrity.corruptIDs()
 	result, err := s.pullInChild(ctx, job, c, p)
 	for _, image := range result.Loaded {
-		if failed := s.registerLoaded(ctx, image, c.dir); failed != nil {
+		if failed := s.registerLoaded(ctx, image, c.Dir); failed != nil {
 			err = errors.Join(err, fmt.Errorf("image %.100q: %w", image.ID, failed))
 			continue
 		}
@@ -115,7 +115,7 @@ func (s *Store) registerLoaded(ctx context.Context, image loadedImage, dir strin
 // LoadFrom loads all images of an archive as LoadFile does. It writes the archive to a temporary file first, as it is
 // read twice. Errors: also errdefs.ErrInvalidArgument for more than Config.MaxImageBytes.
 func (s *Store) LoadFrom(ctx context.Context, archive io.Reader) ([]*Image, error) {
-	dir, err := os.MkdirTemp(filepath.Join(s.cfg().Root, tempDir), "load-") // removed by the next start, if podd is killed
+	dir, err := os.MkdirTemp(s.tempDir(), "load-") // removed by the next start, if podd is killed
 	if err != nil {
 		return nil, fmt.Errorf("load an archive: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Policies of the tests; signedBy completes the second one.
@@ -247,7 +248,7 @@ func TestNamespacePolicyIsBroken(t *testing.T) {
 					t.Errorf("error %v, want one that names the file", err)
 				}
 			}
-			if problems := errors.Join(image.Inspect(n.cfg)...); problems == nil ||
+			if problems := errors.Join(registry.Inspect(n.cfg)...); problems == nil ||
 				!strings.Contains(problems.Error(), n.policy(team)) {
 				t.Errorf("Inspect() = %v, want one problem that names %s", problems, n.policy(team))
 			}
@@ -264,14 +265,14 @@ func TestInspectNamespaces(t *testing.T) {
 	n := newTeamNode(t)
 	writeFile(t, n.cfg.AuthFile, "{}")
 	writeFile(t, filepath.Join(n.cfg.AuthDir, team+".json"), "{}")
-	if errs := image.Inspect(n.cfg); len(errs) > 0 {
+	if errs := registry.Inspect(n.cfg); len(errs) > 0 {
 		t.Errorf("Inspect() = %v, want none", errs)
 	}
 	writeFile(t, filepath.Join(n.cfg.PolicyDir, "Team.json"), acceptAll)
 	writeFile(t, filepath.Join(n.cfg.AuthDir, team+".json.bak"), "{}")
 	writeFile(t, filepath.Join(n.cfg.AuthDir, "broken.json"), "{")
 	var texts []string
-	for _, err := range image.Inspect(n.cfg) {
+	for _, err := range registry.Inspect(n.cfg) {
 		texts = append(texts, err.Error())
 	}
 	for _, want := range []string{

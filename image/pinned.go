@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"go.podman.io/storage"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // pinned reports whether the kubelet must not remove an image: it was preloaded, or one of its names matches a glob.
@@ -13,7 +15,7 @@ func (s *Store) pinned(img *storage.Image) bool {
 	}
 	for _, name := range img.Names {
 		for _, glob := range s.cfg().Pinned {
-			if globMatch(glob, name) || globMatch(glob, repository(name)) {
+			if globMatch(glob, name) || globMatch(glob, registry.Repository(name)) {
 				return true
 			}
 		}

@@ -13,6 +13,8 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Load loads the images in Config.PreloadDir and pins them, for nodes without a registry. It reads OCI layouts
@@ -101,5 +103,5 @@ func fileStamp(path string) (string, error) {
 			return "", fmt.Errorf("not an OCI layout: %w", err)
 		}
 	}
-	return fmt.Sprintf("%d:%d:%d", inode(info), info.Size(), info.ModTime().UnixNano()), nil
+	return registry.Stamp(info), nil
 }

@@ -10,6 +10,8 @@ import (
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // presentTimeout is how long the daemon itself asks a registry; a slower one is left to a pull's process.
@@ -21,18 +23,18 @@ const presentTimeout = 10 * time.Second
 // Of the registry's answer the daemon only computes a digest; the library reads at most 4 MiB of it. Only for a name
 // that the store has: else the registry would count two pulls.
 func (s *Store) present(
-	ctx context.Context, c *pullConfig, ref reference.Named, r PullRequest,
+	ctx context.Context, c *registry.PullConfig, ref reference.Named, r PullRequest,
 ) (*Image, error) {
 	s.refreshIfChanged()
 	if s.index.Load().byName[ref.String()] == nil || len(r.Annotations) > 0 { // which may select another variant
 		return nil, nil
 	}
-	if !c.acceptsUnsigned(ctx, ref.String()) {
+	if !c.AcceptsUnsigned(ctx, ref.String()) {
 		return nil, nil
 	}
 	asking, cancel := context.WithTimeout(ctx, presentTimeout)
 	defer cancel()
-	found, err := remoteDigest(asking, c.sys, ref)
+	found, err := remoteDigest(asking, c.Sys, ref)
 	switch {
 	case asking.Err() != nil && ctx.Err() == nil:
 		return nil, nil

@@ -9,6 +9,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"go.podman.io/image/v5/types"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Stages of a pull.
@@ -184,8 +186,8 @@ type stallWatch struct {
 // steps is the number of samples per window.
 const steps = 10
 
-// run cancels with errStalled when the pull has waited all through a window and received too few bytes. It returns when
-// ctx ends.
+// run cancels with registry.ErrStalled when the pull has waited all through a window and received too few bytes. It
+// returns when ctx ends.
 func (w stallWatch) run(ctx context.Context, p *progress, cancel context.CancelCauseFunc) {
 	if w.window <= 0 {
 		return
@@ -200,7 +202,7 @@ func (w stallWatch) run(ctx context.Context, p *progress, cancel context.CancelC
 		case <-ticker.C:
 			received, waiting := p.waiting()
 			if m.step(received, waiting, w.enough()) {
-				cancel(errStalled)
+				cancel(registry.ErrStalled)
 				return
 			}
 		}

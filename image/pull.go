@@ -8,6 +8,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Pull fetches an image, or joins a pull of the same name with the same credentials and policy that is in progress. The
@@ -18,13 +20,13 @@ import (
 // errdefs.ErrNotFound, errdefs.ErrUnauthenticated, errdefs.ErrPermissionDenied, ErrSignatureInvalid,
 // ErrRegistryUnavailable, errdefs.ErrResourceExhausted (disk full), and that of ctx.
 func (s *Store) Pull(ctx context.Context, r PullRequest) (*Image, error) {
-	if _, _, err := parseReference(r.Ref); err != nil {
+	if _, _, err := registry.ParseReference(r.Ref); err != nil {
 		return nil, err
 	}
-	if _, full, _ := idPrefix(r.Ref); full {
+	if _, full, _ := registry.IDPrefix(r.Ref); full {
 		return nil, fmt.Errorf("pull %s: an image id is not a name: %w", r.Ref, errdefs.ErrInvalidArgument)
 	}
-	r.Annotations = s.cfg().variant(r.Annotations)
+	r.Annotations = s.cfg().Variant(r.Annotations)
 	cfg, err := s.cfg().ForNamespace(r.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("pull %s: %w", r.Ref, err)
@@ -58,7 +60,7 @@ func (s *Store) pull(ctx context.Context, r PullRequest, p *progress) (*Image, e
 	stop()
 	log = log.WithField("duration", time.Since(start).Round(time.Millisecond).String())
 	if err != nil {
-		err = newPullError(r.Ref, r.Auth, err)
+		err = registry.NewPullError(r.Ref, r.Auth, err)
 		level := logrus.DebugLevel // the callers get the error
 		if p.snapshot().Callers == 0 {
 			level = logrus.WarnLevel
@@ -74,11 +76,11 @@ func (s *Store) pull(ctx context.Context, r PullRequest, p *progress) (*Image, e
 // than one.
 func (s *Store) pullAny(ctx context.Context, r PullRequest, p *progress) (*Image, error) {
 	sysregistriesv2.InvalidateCache() // registries.conf may have changed
-	refs, err := candidates(s.systemContext(), r.Ref)
+	refs, err := registry.Candidates(s.systemContext(), r.Ref)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkShortName(refs); err != nil {
+	if err := registry.CheckShortName(s.systemContext(), refs); err != nil {
 		return nil, err
 	}
 	for _, ref := range refs {

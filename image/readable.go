@@ -2,13 +2,14 @@ package image
 
 import (
 	"debug/elf"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // systemPaths are what a pull's process may read on every node: certificates, what the resolver needs, and the
@@ -35,9 +36,6 @@ var signatureDirs = []string{
 // authorityDirs have the certificates of authorities, or links to them.
 var authorityDirs = []string{"/etc/ssl/certs", "/etc/pki/tls/certs"}
 
-// certificateDirs have a directory for each registry: containers-certs.d(5).
-var certificateDirs = []string{"/etc/containers/certs.d", "/etc/docker/certs.d"}
-
 // libraryPaths returns the directories of shared libraries if this program needs them: a release does not.
 func libraryPaths() []string {
 	program, err := elf.Open("/proc/self/exe")
@@ -54,55 +52,24 @@ func libraryPaths() []string {
 
 // readablePaths returns what the configuration names: files anywhere, for a pull's process to read.
 func readablePaths(c Config) []string {
-	paths := []string{c.RegistriesConf, c.registriesConfDir(), c.Policy, os.Getenv("SSL_CERT_FILE")}
+	paths := []string{c.RegistriesConf, c.RegistriesConfDir(), c.Policy, os.Getenv("SSL_CERT_FILE")}
 	certificates := filepath.SplitList(os.Getenv("SSL_CERT_DIR"))
-	paths = slices.Concat(paths, certificates, policyPaths(c.Policy))
+	paths = slices.Concat(paths, certificates, registry.PolicyPaths(c.Policy))
 	for _, dir := range signatureDirs {
 		paths = append(paths, lookasidePaths(dir)...)
 	}
-	withLinks := slices.Concat(certificates, authorityDirs, signatureDirs, certificateDirs,
-		[]string{c.registriesConfDir()})
+	withLinks := slices.Concat(certificates, authorityDirs, signatureDirs, registry.CertificateDirs,
+		[]string{c.RegistriesConfDir()})
 	for _, dir := range withLinks {
 		paths = append(paths, linkTargets(dir)...)
 	}
-	for _, dir := range certificateDirs {
+	for _, dir := range registry.CertificateDirs {
 		registries, _ := filepath.Glob(dir + "/*") // fails for a malformed pattern only
 		for _, registry := range registries {
 			paths = append(paths, linkTargets(registry)...)
 		}
 	}
 	return slices.DeleteFunc(paths, func(path string) bool { return path == "" || strings.Contains(path, "\n") })
-}
-
-// policyPaths returns every absolute path in a policy: keys and certificates. The pull reports an unreadable policy.
-func policyPaths(policy string) []string {
-	raw, err := os.ReadFile(policy)
-	if err != nil {
-		return nil
-	}
-	var parsed any
-	if err := json.Unmarshal(raw, &parsed); err != nil {
-		return nil
-	}
-	return absolutePaths(parsed)
-}
-
-func absolutePaths(value any) (out []string) {
-	switch v := value.(type) {
-	case string:
-		if filepath.IsAbs(v) {
-			out = append(out, v)
-		}
-	case []any:
-		for _, element := range v {
-			out = append(out, absolutePaths(element)...)
-		}
-	case map[string]any:
-		for _, element := range v {
-			out = append(out, absolutePaths(element)...)
-		}
-	}
-	return out
 }
 
 // fileURL is compiled when it is needed: the program starts itself for every layer of a pull.

@@ -13,6 +13,8 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/storage"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // refreshInterval is the interval of checks whether another program changed the store.
@@ -167,20 +169,13 @@ func splitNames(names []string) (tags, digests []string) {
 	return tags, digests
 }
 
-// stamp identifies a version of storage's list of images.
-type stamp struct {
-	size  int64
-	inode uint64
-	mtime time.Time
-}
-
 // imagesStamp returns the stamp of the file that storage replaces at every change of its list of images.
-func (s *Store) imagesStamp() stamp {
+func (s *Store) imagesStamp() string {
 	info, err := os.Stat(filepath.Join(s.cfg().Root, "overlay-images", "images.json"))
 	if err != nil {
-		return stamp{}
+		return ""
 	}
-	return stamp{size: info.Size(), inode: inode(info), mtime: info.ModTime()}
+	return registry.Stamp(info)
 }
 
 // watchStorage refreshes the index when another program has changed storage, and removes images that were pulled again

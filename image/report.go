@@ -10,6 +10,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/types"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // pullJob is what a pull's process does: JSON on its stdin. The end of its stdin means that it must stop. It may hold
@@ -73,7 +75,7 @@ type pullReport struct {
 // errorKinds are what errors.Is finds in a failed pull; both sides are the same program.
 func errorKinds() []error {
 	return []error{
-		ErrRegistryUnavailable, ErrSignatureInvalid, errdefs.ErrInvalidArgument, errdefs.ErrNotFound,
+		registry.ErrRegistryUnavailable, registry.ErrSignatureInvalid, errdefs.ErrInvalidArgument, errdefs.ErrNotFound,
 		errdefs.ErrUnauthenticated, errdefs.ErrPermissionDenied, errdefs.ErrFailedPrecondition,
 		errdefs.ErrResourceExhausted, errdefs.ErrUnavailable, errdefs.ErrAborted,
 	}
@@ -81,8 +83,8 @@ func errorKinds() []error {
 
 // failedReport describes err, classified here, where its type is known.
 func failedReport(err error) pullReport {
-	classified := classify(err)
-	r := pullReport{Kind: reportFailed, Error: scrub(classified.Error(), nil)}
+	classified := registry.Classify(err)
+	r := pullReport{Kind: reportFailed, Error: registry.Scrub(classified.Error(), nil)}
 	for i, kind := range errorKinds() {
 		if errors.Is(classified, kind) {
 			r.ErrorKind = i + 1
@@ -94,12 +96,12 @@ func failedReport(err error) pullReport {
 
 // failure returns the error that failedReport described.
 func (r pullReport) failure() error {
-	text := scrub(r.Error, nil)
+	text := registry.Scrub(r.Error, nil)
 	kinds := errorKinds()
 	if r.ErrorKind < 1 || r.ErrorKind > len(kinds) {
 		return errors.New(text)
 	}
-	return &pullError{text: text, kind: kinds[r.ErrorKind-1], cause: errors.New(text)}
+	return registry.NewError(text, kinds[r.ErrorKind-1], errors.New(text))
 }
 
 // reportInterval is the time between reports of one blob's progress.

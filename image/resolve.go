@@ -7,6 +7,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/docker/reference"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // List returns all images, oldest first, from memory.
@@ -37,7 +39,7 @@ func (s *Store) find(ref string) (*entry, error) {
 }
 
 func (s *Store) findIn(ix *index, ref string) (*entry, error) {
-	hex, full, isID := idPrefix(ref)
+	hex, full, isID := registry.IDPrefix(ref)
 	if len(hex) >= minSureID {
 		if e, err := ix.id(hex); e != nil || err != nil || full {
 			return orNotFound(e, err, ref)
@@ -70,9 +72,9 @@ func notFound(ref string) error {
 
 // localCandidates is candidates, but does not read registries.conf for a fully qualified name.
 func (s *Store) localCandidates(ref string) ([]reference.Named, error) {
-	named, short, err := parseReference(ref)
+	named, short, err := registry.ParseReference(ref)
 	if err != nil || !short {
 		return []reference.Named{named}, err
 	}
-	return candidates(s.systemContext(), ref)
+	return registry.Candidates(s.systemContext(), ref)
 }

@@ -15,17 +15,13 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/image/layers"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Directories below Config.Root, next to those of containers/storage.
 const (
 	rootfsDir = "rootfs" // root filesystems and image volumes of containers
-	tempDir   = "tmp"    // layers being fetched; emptied at start
-	cacheDir  = "cache"  // which registry has which blob
 )
-
-// layerLocks is a file in cacheDir, for layers.Exclusive.
-const layerLocks = "layers.lock"
 
 // Store holds images and the root filesystems made from them. It owns Config.Root; there must be one Store per
 // directory. All methods may be called concurrently.
@@ -37,7 +33,7 @@ type Store struct {
 	storage storage.Store
 
 	index      atomic.Pointer[index]
-	stamp      atomic.Pointer[stamp]
+	stamp      atomic.Pointer[string]
 	refreshing sync.Mutex // serialises refresh; held during I/O on purpose, readers do not take it
 
 	preloaded *preloaded
@@ -131,7 +127,7 @@ func (s *Store) start(ctx context.Context) error {
 // Close ends running pulls and the background goroutines, and closes storage. Root filesystems stay mounted: they
 // belong to containers, which outlive the daemon. Nothing else stays mounted.
 func (s *Store) Close() error {
-	s.cancel(errClosing)
+	s.cancel(registry.ErrClosing)
 	s.pulls.wait()
 	s.wg.Wait()
 	storesMu.Lock()
@@ -156,7 +152,7 @@ func prepare(cfg Config) error {
 	}{
 		{cfg.Root, 0o711},
 		{filepath.Join(cfg.Root, rootfsDir), 0o711},
-		{filepath.Join(cfg.Root, cacheDir), 0o700},
+		{filepath.Join(cfg.Root, registry.CacheDir), 0o700},
 		{filepath.Join(cfg.Root, "overlay"), 0o700},
 		// A pull's process may change only what exists when it starts.
 		{filepath.Join(cfg.Root, "overlay-images"), 0o700},
@@ -175,7 +171,7 @@ func prepare(cfg Config) error {
 	if err := makeLocks(cfg.Root); err != nil {
 		return err
 	}
-	temp := filepath.Join(cfg.Root, tempDir)
+	temp := filepath.Join(cfg.Root, registry.TempDir)
 	if err := os.RemoveAll(temp); err != nil { // partial layers from before a crash
 		return err
 	}
@@ -199,5 +195,8 @@ func open(cfg Config) (storage.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return layers.Exclusive(opened, filepath.Join(cfg.Root, cacheDir, layerLocks)), nil
+	return layers.Exclusive(opened, filepath.Join(cfg.Root, registry.CacheDir, layerLocks)), nil
 }
+
+// layerLocks is a file in registry.CacheDir, for layers.Exclusive.
+const layerLocks = "layers.lock"

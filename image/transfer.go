@@ -62,7 +62,7 @@ func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (
 	if err := out.send(pullReport{Kind: reportStage}); err != nil {
 		return pulled{}, err
 	}
-	policy, err := w.cfg.policyContext()
+	policy, err := w.cfg.PolicyContext()
 	if err != nil {
 		return pulled{}, err
 	}

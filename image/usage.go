@@ -5,10 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -143,12 +141,4 @@ func ignoreGone(err error) error {
 		return nil
 	}
 	return err
-}
-
-// inode returns the inode number.
-func inode(info os.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Ino
-	}
-	return 0
 }

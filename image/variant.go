@@ -3,9 +3,7 @@ package image
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	digest "github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -14,34 +12,13 @@ import (
 	containersimage "go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/types"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // A list may have several images for one platform, distinguished only by annotations. A pull selects one by its
 // annotations with the keys that the node's configuration names. The other annotations must not distinguish pulls,
 // because a kubelet sends all of a pod's.
-
-// variant returns the annotations that select an image.
-func (c Config) variant(annotations map[string]string) map[string]string {
-	var kept map[string]string
-	for _, key := range c.VariantAnnotations {
-		if value, ok := annotations[key]; ok {
-			if kept == nil {
-				kept = map[string]string{}
-			}
-			kept[key] = value
-		}
-	}
-	return kept
-}
-
-// variantKey encodes a variant as one comparable string.
-func variantKey(variant map[string]string) string {
-	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(variant)) {
-		fmt.Fprintf(&b, "%q=%q ", key, variant[key])
-	}
-	return b.String()
-}
 
 // chooseVariant returns the image of the source's list that has all annotations of the variant and fits this platform
 // best; "" if there is none, or no list: a pod's other containers have images without variants.
@@ -102,6 +79,6 @@ func (c *copyJob) selectVariant(ctx context.Context, source types.ImageSource, v
 	}
 	c.variant = &chosen
 	_ = c.policy.Destroy() // frees memory
-	c.policy, err = acceptAnything()
+	c.policy, err = registry.AcceptAnything()
 	return err
 }

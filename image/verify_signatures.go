@@ -16,7 +16,7 @@ import (
 // verifyStored applies the signature policy to a stored image with its stored signatures, in a pull's process. It
 // returns the errors of all names if none is accepted.
 func (w *worker) verifyStored(ctx context.Context, id string, names []string) error {
-	policy, err := w.cfg.policyContext()
+	policy, err := w.cfg.PolicyContext()
 	if err != nil {
 		return err
 	}

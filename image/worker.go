@@ -10,6 +10,8 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
+
+	"github.com/podd-project/podd/image/registry"
 )
 
 // worker does one job in a pull's process, which opens the store's directory next to the daemon. It has no index and
@@ -24,7 +26,7 @@ type worker struct {
 }
 
 // systemContext configures containers/image as Store.systemContext does.
-func (w *worker) systemContext() *types.SystemContext { return w.cfg.systemContext(w.temp) }
+func (w *worker) systemContext() *types.SystemContext { return w.cfg.SystemContext(w.temp) }
 
 // doPull opens the store's directory next to the daemon and copies an image, or those of a file, into it, or verifies
 // one.
@@ -61,7 +63,7 @@ func doPull(ctx context.Context, job pullJob, out *reporter, replies <-chan stor
 		return pulled{}, err
 	}
 	sys := w.systemContext()
-	if err := errors.Join(job.Auth.apply(sys, named), trustLoopback(sys, named)); err != nil {
+	if err := errors.Join(job.Auth.Apply(sys, named), registry.TrustLoopback(sys, named)); err != nil {
 		return pulled{}, err
 	}
 	if job.Config.AdditionalLayerStore != "" {

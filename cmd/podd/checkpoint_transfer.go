@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
@@ -77,9 +78,9 @@ repository should be a private one. Mirrors and registries without TLS are confi
 			if err != nil {
 				return err
 			}
-			var blobs []image.ArtifactBlob
+			var blobs []registry.ArtifactBlob
 			for _, p := range parts {
-				blobs = append(blobs, image.ArtifactBlob{Title: p.Name, MediaType: p.MediaType, Write: p.Write})
+				blobs = append(blobs, registry.ArtifactBlob{Title: p.Name, MediaType: p.MediaType, Write: p.Write})
 			}
 			digest, err := flags.registries(l.Image).PushArtifact(ctx, args[1], snapshot.ArtifactType, blobs)
 			if err != nil {
@@ -124,7 +125,7 @@ image is compared with the manifest. HOST/NAME@DIGEST pulls what a push has prin
 }
 
 // receiveCheckpoint writes a checkpoint to a directory, which is removed after an error if it was made here.
-func receiveCheckpoint(ctx context.Context, dir string, trust snapshot.Trust, from *image.Artifact) error {
+func receiveCheckpoint(ctx context.Context, dir string, trust snapshot.Trust, from *registry.Artifact) error {
 	err := os.Mkdir(dir, 0o700)
 	made := err == nil
 	if err != nil && !errors.Is(err, os.ErrExist) {

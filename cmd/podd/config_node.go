@@ -16,7 +16,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/preflight"
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
-	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec/host"
@@ -63,14 +63,14 @@ func (l *loaded) inspect(ctx context.Context) (preflight.Report, error) {
 		return nil, err
 	}
 	l.inspectNetwork(&r)
-	problems := image.Inspect(l.Image)
+	problems := registry.Inspect(l.Image)
 	for _, err := range problems {
 		r.Add(preflight.Problem, "images", "%v", err)
 	}
 	if len(problems) == 0 {
 		r.Add(preflight.OK, "images", "policy, registries and credentials can be read")
 	}
-	if err := image.InspectLayerStore(l.Image); err != nil {
+	if err := registry.InspectLayerStore(l.Image); err != nil {
 		r.Add(preflight.Problem, "images", "%v", err)
 	}
 	if l.Runtime.CgroupDriver == cgroupSystemd && !useSystemdCgroup(cgroupAuto) {

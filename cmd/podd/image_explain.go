@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 )
 
 func newImageExplainCommand(opts *options) *cobra.Command {
@@ -30,7 +30,7 @@ as they are now, contacts no registry and needs no daemon. A pod's own credentia
 			if err != nil {
 				return err
 			}
-			explained, err := image.Explain(cmd.Context(), images, args[0])
+			explained, err := registry.Explain(cmd.Context(), images, args[0])
 			if err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ as they are now, contacts no registry and needs no daemon. A pod's own credentia
 	return cmd
 }
 
-func printExplained(w io.Writer, all []image.Explanation) {
+func printExplained(w io.Writer, all []registry.Explanation) {
 	for _, e := range all {
 		fmt.Fprintf(w, "%s\n", e.Name)
 		fmt.Fprintf(w, "  registries.conf: %s\n", cmp.Or(e.Registry, "no table applies"))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // LogConfig is the [log] section. podd logs to standard error.
@@ -84,7 +84,7 @@ func hideSecrets(text string) string {
 	if !strings.Contains(text, "://") {
 		return text
 	}
-	return image.HideSecrets(text)
+	return registry.HideSecrets(text)
 }
 
 // bound cuts a text to maxLogText.

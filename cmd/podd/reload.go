@@ -11,7 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
-	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -83,7 +83,7 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 	if err := d.complete(cfg); err != nil {
 		return nil, nil, err
 	}
-	if err := errors.Join(image.Inspect(cfg.Image)...); err != nil {
+	if err := errors.Join(registry.Inspect(cfg.Image)...); err != nil {
 		return nil, nil, err
 	}
 	next := &generation{

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -30,49 +30,54 @@ var (
 	ErrSignatureInvalid = fmt.Errorf("signature policy does not admit the image: %w", errdefs.ErrPermissionDenied)
 )
 
-// errStalled is the cause of a pull that its stall watch ended.
-var errStalled = errors.New("the registry sent too little for too long")
+// ErrStalled is the cause of a pull that its stall watch ended.
+var ErrStalled = errors.New("the registry sent too little for too long")
 
-// errAbandoned is the cause of a pull that no caller waited for any more.
-var errAbandoned = errors.New("no caller waits for this pull any more")
+// ErrAbandoned is the cause of a pull that no caller waited for any more.
+var ErrAbandoned = errors.New("no caller waits for this pull any more")
 
-// errClosing is the cause of a pull that Store.Close ended.
-var errClosing = errors.New("the image store is closing")
+// ErrClosing is the cause of a pull that Store.Close ended.
+var ErrClosing = errors.New("the image store is closing")
 
 // maxErrorText bounds the text of a pull's error, in bytes: a registry controls much of it.
 const maxErrorText = 2 << 10
 
-// pullError is a failed pull: a text fit for logs and events, and the kind and the cause for errors.Is.
-type pullError struct {
+// Error is a failed pull: a text fit for logs and events, and the kind and the cause for errors.Is.
+type Error struct {
 	text  string
 	kind  error
 	cause error
 }
 
-func (e *pullError) Error() string { return e.text }
+// NewError returns an error with a text that has no secrets, a kind, which may be nil, and a cause.
+func NewError(text string, kind, cause error) *Error {
+	return &Error{text: text, kind: kind, cause: cause}
+}
 
-func (e *pullError) Unwrap() []error {
+func (e *Error) Error() string { return e.text }
+
+func (e *Error) Unwrap() []error {
 	if e.kind == nil {
 		return []error{e.cause}
 	}
 	return []error{e.kind, e.cause}
 }
 
-// newPullError classifies the cause of a failed pull and removes credentials from its text.
-func newPullError(ref string, auth *Auth, cause error) error {
-	classified := classify(cause)
-	return &pullError{
-		text: fmt.Sprintf("pull %s: %s", ref, scrub(classified.Error(), auth)), kind: kindOf(cause), cause: cause,
+// NewPullError classifies the cause of a failed pull and removes credentials from its text.
+func NewPullError(ref string, auth *Auth, cause error) error {
+	classified := Classify(cause)
+	return &Error{
+		text: fmt.Sprintf("pull %s: %s", ref, Scrub(classified.Error(), auth)), kind: KindOf(cause), cause: cause,
 	}
 }
 
-// classify adds its kind to an error that has none.
-func classify(cause error) error {
-	kind := kindOf(cause)
+// Classify adds its kind to an error that has none.
+func Classify(cause error) error {
+	kind := KindOf(cause)
 	if kind == nil || errors.Is(cause, kind) {
 		return cause
 	}
-	return &pullError{text: kindText(kind) + ": " + cause.Error(), kind: kind, cause: cause}
+	return &Error{text: kindText(kind) + ": " + cause.Error(), kind: kind, cause: cause}
 }
 
 // kindText returns the text that a kind has in front of the cause.
@@ -88,14 +93,14 @@ func kindText(kind error) string {
 	return kind.Error()
 }
 
-// kindOf classifies err; nil if it already has a kind or none is known.
-func kindOf(err error) error {
+// KindOf classifies err; nil if it already has a kind or none is known.
+func KindOf(err error) error {
 	switch {
-	case isErrdef(err), errors.Is(err, ErrRegistryUnavailable), errors.Is(err, ErrSignatureInvalid):
+	case HasKind(err), errors.Is(err, ErrRegistryUnavailable), errors.Is(err, ErrSignatureInvalid):
 		return nil // it already has a kind
-	case errors.Is(err, errStalled):
+	case errors.Is(err, ErrStalled):
 		return ErrRegistryUnavailable
-	case errors.Is(err, errAbandoned), errors.Is(err, errClosing), errors.Is(err, context.Canceled):
+	case errors.Is(err, ErrAbandoned), errors.Is(err, ErrClosing), errors.Is(err, context.Canceled):
 		return errdefs.ErrAborted
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), strings.Contains(err.Error(), layers.TooLarge):
 		return errdefs.ErrResourceExhausted
@@ -117,7 +122,7 @@ func kindOf(err error) error {
 	return nil
 }
 
-func isErrdef(err error) bool {
+func HasKind(err error) bool {
 	return errdefs.IsInvalidArgument(err) || errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) ||
 		errdefs.IsUnavailable(err) || errdefs.IsPermissionDenied(err) || errdefs.IsUnauthorized(err) ||
 		errdefs.IsResourceExhausted(err) || errdefs.IsAborted(err)
@@ -220,8 +225,8 @@ func HideSecrets(text string) string {
 	return text
 }
 
-// scrub removes credentials from a text and bounds its length.
-func scrub(text string, auth *Auth) string {
+// Scrub removes credentials from a text and bounds its length.
+func Scrub(text string, auth *Auth) string {
 	text = HideSecrets(text)
 	if auth != nil {
 		for _, secret := range []string{auth.Password, auth.Auth, auth.IdentityToken, auth.RegistryToken} {

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ const minPrefix = 4
 // maxReference bounds a reference's length: 255 for the name, 128 for the tag, 135 for a sha512 digest, and separators.
 const maxReference = 1024
 
-// parseReference parses a user's reference. The result has either a tag or a digest: a digest makes the tag irrelevant.
+// ParseReference parses a user's reference. The result has either a tag or a digest: a digest makes the tag irrelevant.
 // short is true if the name has no registry.
-func parseReference(s string) (ref reference.Named, short bool, err error) {
+func ParseReference(s string) (ref reference.Named, short bool, err error) {
 	if len(s) > maxReference {
 		return nil, false, fmt.Errorf("image reference of %d bytes: %w", len(s), errdefs.ErrInvalidArgument)
 	}
@@ -42,10 +42,10 @@ func isShort(s string) bool {
 	return !found || !strings.ContainsAny(host, ".:") && host != "localhost"
 }
 
-// candidates returns the full references that s may mean, the most likely first. A short name is an alias, or is looked
+// Candidates returns the full references that s may mean, the most likely first. A short name is an alias, or is looked
 // up in the registries that registries.conf lists; without either it is docker.io's.
-func candidates(sys *types.SystemContext, s string) ([]reference.Named, error) {
-	ref, short, err := parseReference(s)
+func Candidates(sys *types.SystemContext, s string) ([]reference.Named, error) {
+	ref, short, err := ParseReference(s)
 	if err != nil || !short {
 		return []reference.Named{ref}, err
 	}
@@ -69,23 +69,6 @@ func candidates(sys *types.SystemContext, s string) ([]reference.Named, error) {
 		return []reference.Named{ref}, nil
 	}
 	return rename(ref, repos...)
-}
-
-// checkShortName fails if a short name has several candidates and registries.conf has the short-name-mode "enforcing",
-// which demands that a user chooses one.
-func (s *Store) checkShortName(candidates []reference.Named) error {
-	if len(candidates) < 2 {
-		return nil
-	}
-	mode, err := sysregistriesv2.GetShortNameMode(s.systemContext())
-	if err != nil {
-		return fmt.Errorf("read registries.conf: %w", err)
-	}
-	if mode != types.ShortNameModeEnforcing {
-		return nil
-	}
-	return fmt.Errorf("the short name may mean %v, and short-name-mode in registries.conf is \"enforcing\": "+
-		"use a full name, or add an alias: %w", candidates, errdefs.ErrInvalidArgument)
 }
 
 // unqualified returns the repository of a short reference as it was written: no tag, no digest, no docker.io/library.
@@ -119,11 +102,40 @@ func rename(ref reference.Named, repos ...string) ([]reference.Named, error) {
 	return out, nil
 }
 
-// idPrefix returns the hex digits if s can be an image id or a prefix of one. full is true for a whole id.
-func idPrefix(s string) (hex string, full, ok bool) {
+// IDPrefix returns the hex digits if s can be an image id or a prefix of one. full is true for a whole id.
+func IDPrefix(s string) (hex string, full, ok bool) {
 	hex = strings.TrimPrefix(s, "sha256:")
 	if len(hex) < minPrefix || len(hex) > 64 || strings.Trim(hex, "0123456789abcdef") != "" {
 		return "", false, false
 	}
 	return hex, len(hex) == 64, true
+}
+
+// CheckShortName fails if a short name has several candidates and registries.conf has the short-name-mode "enforcing",
+// which demands that a user chooses one.
+func CheckShortName(sys *types.SystemContext, candidates []reference.Named) error {
+	if len(candidates) < 2 {
+		return nil
+	}
+	mode, err := sysregistriesv2.GetShortNameMode(sys)
+	if err != nil {
+		return fmt.Errorf("read registries.conf: %w", err)
+	}
+	if mode != types.ShortNameModeEnforcing {
+		return nil
+	}
+	return fmt.Errorf("the short name may mean %v, and short-name-mode in registries.conf is \"enforcing\": "+
+		"use a full name, or add an alias: %w", candidates, errdefs.ErrInvalidArgument)
+}
+
+// Repository returns a name without its tag or digest. The name must be one from storage: fully qualified and
+// normalised.
+func Repository(name string) string {
+	if repo, _, ok := strings.Cut(name, "@"); ok {
+		return repo
+	}
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		return name[:i]
+	}
+	return name
 }

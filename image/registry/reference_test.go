@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"strings"
@@ -23,7 +23,7 @@ func TestParseReference(t *testing.T) {
 		"h.test/app:v1@sha256:" + zeros:   "h.test/app@sha256:" + zeros,
 		"app:" + strings.Repeat("v", 128): "docker.io/library/app:" + strings.Repeat("v", 128),
 	} {
-		got, _, err := parseReference(in)
+		got, _, err := ParseReference(in)
 		if err != nil || got.String() != want {
 			t.Errorf("%q: %v %v, want %s", in, got, err, want)
 		}
@@ -32,7 +32,7 @@ func TestParseReference(t *testing.T) {
 		"", ":", "@", "app:", "app@", "App", "a b", "-app", "app:-x", "http://h.test/app", "app@sha256:0", "app@md5:0",
 		"../app", "a//b", "app:" + strings.Repeat("v", 129), strings.Repeat("a", 2000), zeros, "app\n", "app\x00", "é",
 	} {
-		if got, _, err := parseReference(in); !errdefs.IsInvalidArgument(err) {
+		if got, _, err := ParseReference(in); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%q: %v %v, want invalid argument", in, got, err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestIDPrefix(t *testing.T) {
 		"sha512:" + zeros: {},
 		"app:v1":          {},
 	} {
-		hex, full, ok := idPrefix(in)
+		hex, full, ok := IDPrefix(in)
 		if hex != want.hex || full != want.full || ok != want.ok {
 			t.Errorf("%q: %q %v %v, want %+v", in, hex, full, ok, want)
 		}
@@ -80,27 +80,27 @@ func FuzzReference(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if hex, full, ok := idPrefix(s); ok && (len(hex) < minPrefix || full != (len(hex) == 64) ||
+		if hex, full, ok := IDPrefix(s); ok && (len(hex) < minPrefix || full != (len(hex) == 64) ||
 			strings.Trim(hex, "0123456789abcdef") != "") {
 			t.Errorf("idPrefix(%q) = %q, %v, want no id", s, hex, full)
 		}
-		ref, _, err := parseReference(s)
+		ref, _, err := ParseReference(s)
 		if err != nil {
 			if !errdefs.IsInvalidArgument(err) {
-				t.Errorf("parseReference(%q) = %v, want an invalid argument", s, err)
+				t.Errorf("ParseReference(%q) = %v, want an invalid argument", s, err)
 			}
 			return
 		}
 		_, tagged := ref.(reference.Tagged)
 		_, digested := ref.(reference.Digested)
 		if tagged == digested {
-			t.Errorf("parseReference(%q) = %s with tag: %v, digest: %v, want one of them", s, ref, tagged, digested)
+			t.Errorf("ParseReference(%q) = %s with tag: %v, digest: %v, want one of them", s, ref, tagged, digested)
 		}
-		again, short, err := parseReference(ref.String())
+		again, short, err := ParseReference(ref.String())
 		if err != nil || again.String() != ref.String() || short {
 			t.Errorf("%q parsed is %s, parsed again %v (short: %v), %v, want no change", s, ref, again, short, err)
 		}
-		if got := repository(ref.String()); got != ref.Name() {
+		if got := Repository(ref.String()); got != ref.Name() {
 			t.Errorf("repository of %s is %s, want %s", ref, got, ref.Name())
 		}
 		renamed, err := rename(ref, "other.test/repo")
@@ -108,20 +108,4 @@ func FuzzReference(f *testing.F) {
 			t.Errorf("rename of %s = %v, %v, want the same tag or digest", ref, renamed, err)
 		}
 	})
-}
-
-func TestGlobMatch(t *testing.T) {
-	for _, c := range []struct {
-		glob, s string
-		want    bool
-	}{
-		{"a", "a", true}, {"a", "ab", false}, {"a*", "ab", true}, {"a*", "a", true}, {"*b", "ab", true}, {"*b", "abc", false},
-		{"a*c", "abc", true}, {"a*c", "ac", true}, {"a*c", "acd", false}, {"a*a", "a", false}, {"*a*", "xay", true},
-		{"h/*/x:*", "h/a/b/x:1", true}, {"h/*/x:*", "h/x:1", false}, {"*ab*ab*", "ab", false}, {"*ab*ab*", "abab", true},
-		{"a**b", "ab", true}, {"a?", "ab", false}, {"", "", true}, {"", "x", false}, {"[a]", "a", false},
-	} {
-		if got := globMatch(c.glob, c.s); got != c.want {
-			t.Errorf("%q on %q: %v, want %v", c.glob, c.s, got, c.want)
-		}
-	}
 }

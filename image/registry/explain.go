@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -54,7 +54,7 @@ type ExplainedPolicy struct {
 // credential helpers that the files name. For the pods of a namespace, cfg is the result of ForNamespace.
 func Explain(ctx context.Context, cfg Config, ref string) ([]Explanation, error) {
 	sysregistriesv2.InvalidateCache()
-	names, err := candidates(cfg.systemContext(""), ref)
+	names, err := Candidates(cfg.SystemContext(""), ref)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func Explain(ctx context.Context, cfg Config, ref string) ([]Explanation, error)
 
 func (c Config) explain(ctx context.Context, name reference.Named) (Explanation, error) {
 	e := Explanation{Name: name.String()}
-	registry, err := sysregistriesv2.FindRegistry(c.systemContext(""), name.Name())
+	registry, err := sysregistriesv2.FindRegistry(c.SystemContext(""), name.Name())
 	if err != nil {
 		return e, fmt.Errorf("look %s up in registries.conf: %w", name.Name(), err)
 	}
@@ -111,7 +111,7 @@ func userOf(found types.DockerAuthConfig) string {
 
 // certificatesFor returns the directories of containers-certs.d(5) for a host that exist.
 func certificatesFor(host string) (dirs []string) {
-	for _, parent := range certificateDirs {
+	for _, parent := range CertificateDirs {
 		dir := filepath.Join(parent, host)
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
 			dirs = append(dirs, dir)

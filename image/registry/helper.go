@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"go.podman.io/storage/pkg/reexec"
 
 	"github.com/podd-project/podd/image/child"
 )
@@ -63,6 +64,16 @@ func askHelpers(ctx context.Context, job helperJob, timeout time.Duration) (cred
 		errdefs.ErrFailedPrecondition), exit.IO)
 }
 
+// Register registers the command of that process; the program's main must call reexec.Init.
+func Register() {
+	reexec.Register(helperCommand, func() {
+		if err := runHelpers(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		killGroup()
+	})
+}
+
 // runHelpers does the job on stdin.
 func runHelpers(stdin io.Reader, stdout io.Writer) error {
 	if err := child.PreferKilling(); err != nil {
@@ -81,12 +92,12 @@ func runHelpers(stdin io.Reader, stdout io.Writer) error {
 	found, err := job.lookUp()
 	answer := helperAnswer{Found: found}
 	if err != nil {
-		answer.Error = scrub(err.Error(), nil)
+		answer.Error = Scrub(err.Error(), nil)
 	}
 	return json.NewEncoder(stdout).Encode(answer)
 }
 
-// killGroup ends this process and the helpers that it has started.
+// KillGroup ends this process and the helpers that it has started.
 func killGroup() {
 	_ = syscall.Kill(0, syscall.SIGKILL) // fails for no process that is its own
 	os.Exit(1)

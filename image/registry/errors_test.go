@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestKinds(t *testing.T) {
 		"busy":         {docker.ErrTooManyRequests, ErrRegistryUnavailable},
 		"500":          {docker.UnexpectedHTTPStatusError{StatusCode: 500}, ErrRegistryUnavailable},
 		"limit":        {errcode.ErrorCodeTooManyRequests.WithMessage("slow down"), ErrRegistryUnavailable},
-		"stalled":      {fmt.Errorf("%w (0 bytes)", errStalled), ErrRegistryUnavailable},
+		"stalled":      {fmt.Errorf("%w (0 bytes)", ErrStalled), ErrRegistryUnavailable},
 		"401":          {docker.ErrUnauthorizedForCredentials{Err: errors.New("no")}, errdefs.ErrUnauthenticated},
 		"unauthorized": {errcode.ErrorCodeUnauthorized.WithMessage("no"), errdefs.ErrUnauthenticated},
 		"denied":       {errcode.ErrorCodeDenied.WithMessage("no"), errdefs.ErrPermissionDenied},
@@ -42,12 +42,12 @@ func TestKinds(t *testing.T) {
 		"signature":       {signature.PolicyRequirementError("no"), ErrSignatureInvalid},
 		"full":            {fmt.Errorf("writing: %w", syscall.ENOSPC), errdefs.ErrResourceExhausted},
 		"quota":           {fmt.Errorf("writing: %w", syscall.EDQUOT), errdefs.ErrResourceExhausted},
-		"closing":         {errClosing, errdefs.ErrAborted},
-		"abandoned":       {errAbandoned, errdefs.ErrAborted},
+		"closing":         {ErrClosing, errdefs.ErrAborted},
+		"abandoned":       {ErrAbandoned, errdefs.ErrAborted},
 		"kept":            {fmt.Errorf("x: %w", errdefs.ErrInvalidArgument), errdefs.ErrInvalidArgument},
 		"full over a net": {&url.Error{Op: "Get", URL: "https://h.test/", Err: syscall.ENOSPC}, errdefs.ErrResourceExhausted},
 	} {
-		err := newPullError("h.test/x", nil, c.cause)
+		err := NewPullError("h.test/x", nil, c.cause)
 		if !errors.Is(err, c.want) || !errors.Is(err, c.cause) && !strings.Contains(name, "40") {
 			t.Errorf("%s: error %v, want kind %v", name, err, c.want)
 		}
@@ -55,7 +55,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: error %q, want the prefix %q", name, err, "pull h.test/x: ")
 		}
 	}
-	odd := newPullError("x", nil, errors.New("odd"))
+	odd := NewPullError("x", nil, errors.New("odd"))
 	for _, kind := range []error{ErrRegistryUnavailable, ErrSignatureInvalid, errdefs.ErrNotFound, context.Canceled} {
 		if errors.Is(odd, kind) {
 			t.Errorf("an unknown failure is %v, want no kind", kind)
@@ -69,7 +69,7 @@ func TestKinds(t *testing.T) {
 func TestScrub(t *testing.T) {
 	auth := &Auth{Username: "someone", Password: "pa55word", IdentityToken: "idtoken", RegistryToken: "regtoken",
 		Auth: "YTpi"}
-	got := scrub(`Get "https://cdn.test/blob?X-Signature=abc&y=1": `+
+	got := Scrub(`Get "https://cdn.test/blob?X-Signature=abc&y=1": `+
 		`pa55word idtoken regtoken YTpi someone http://h/x?token=1 https://us:urlpass@h.test/p/q `+
 		`parse "http://h:x?q=\"escaped \"quoted": bad port decoding bearer token (last URL "http://h/", body start `+
 		`"{\"of a node's \\ server"): x StatusCode: 404, "of a server": y {"Secret": "of a helper"} end `+
@@ -85,10 +85,10 @@ func TestScrub(t *testing.T) {
 			t.Errorf("scrub = %q, want it with %q", got, kept)
 		}
 	}
-	if got := scrub(strings.Repeat("é", 10000), nil); len(got) > maxErrorText+3 || strings.ContainsRune(got, '\ufffd') {
+	if got := Scrub(strings.Repeat("é", 10000), nil); len(got) > maxErrorText+3 || strings.ContainsRune(got, '\ufffd') {
 		t.Errorf("scrub = %d bytes, want at most %d of valid UTF-8", len(got), maxErrorText+3)
 	}
-	if got := scrub("aaa", &Auth{Password: "a"}); got != "aaa" {
+	if got := Scrub("aaa", &Auth{Password: "a"}); got != "aaa" {
 		t.Errorf("scrub of a short password = %q, want %q", got, "aaa")
 	}
 }

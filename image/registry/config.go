@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"errors"
@@ -57,6 +57,12 @@ type Config struct {
 	// PullMemory bounds the memory of the process that does a pull, in bytes.
 	PullMemory int64 `toml:"pull_memory" comment:"Most memory of the process that a pull runs in, in bytes. A pull that needs more fails. An image compressed with zstd --long needs 128 MiB for each layer in download."`
 }
+
+// Directories below Config.Root that pulls use.
+const (
+	TempDir  = "tmp"   // layers being fetched; emptied at start
+	CacheDir = "cache" // which registry has which blob
+)
 
 // minPullMemory is enough for layers with common windows.
 const minPullMemory = 256 << 20

@@ -1,10 +1,13 @@
-package image
+package registry
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"strings"
+	"syscall"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker"
@@ -14,15 +17,15 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// policyContext reads the signature policy; the caller destroys it. Without a policy file every image is accepted,
+// PolicyContext reads the signature policy; the caller destroys it. Without a policy file every image is accepted,
 // unless there must be one.
-func (c Config) policyContext() (*signature.PolicyContext, error) {
+func (c Config) PolicyContext() (*signature.PolicyContext, error) {
 	if c.Policy == "" {
-		return acceptAnything()
+		return AcceptAnything()
 	}
 	policy, err := signature.NewPolicyFromFile(c.Policy)
 	if errors.Is(err, fs.ErrNotExist) && !c.PolicyRequired {
-		return acceptAnything()
+		return AcceptAnything()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read signature policy %s: %w", c.Policy, err)
@@ -30,16 +33,16 @@ func (c Config) policyContext() (*signature.PolicyContext, error) {
 	return signature.NewPolicyContext(policy)
 }
 
-// acceptAnything is for what no policy is about, and for images that the policy has accepted already.
-func acceptAnything() (*signature.PolicyContext, error) {
+// AcceptAnything is for what no policy is about, and for images that the policy has accepted already.
+func AcceptAnything() (*signature.PolicyContext, error) {
 	return signature.NewPolicyContext(&signature.Policy{
 		Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()},
 	})
 }
 
-// acceptsUnsigned reports whether the signature policy accepts an image for its name alone, without reading any
+// AcceptsUnsigned reports whether the signature policy accepts an image for its name alone, without reading any
 // signature. Name is a full name with a tag or a digest.
-func (c Config) acceptsUnsigned(ctx context.Context, name string) bool {
+func (c Config) AcceptsUnsigned(ctx context.Context, name string) bool {
 	named, err := reference.ParseNamed(name)
 	if err != nil {
 		return false
@@ -48,7 +51,7 @@ func (c Config) acceptsUnsigned(ctx context.Context, name string) bool {
 	if err != nil {
 		return false
 	}
-	policy, err := c.policyContext()
+	policy, err := c.PolicyContext()
 	if err != nil {
 		return false // the pull's process says why
 	}
@@ -74,4 +77,27 @@ func (nameOnly) GetManifest(context.Context, *digest.Digest) ([]byte, string, er
 
 func (nameOnly) GetSignatures(context.Context, *digest.Digest) ([][]byte, error) {
 	return nil, errNameOnly
+}
+
+// PolicyStamp changes when the policy, or a file that it names, does.
+func (c Config) PolicyStamp() string {
+	var out strings.Builder
+	for _, path := range append([]string{c.Policy}, PolicyPaths(c.Policy)...) {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(&out, "%s missing\n", path)
+		} else if err == nil {
+			fmt.Fprintf(&out, "%s %s\n", path, Stamp(info))
+		}
+	}
+	return out.String()
+}
+
+// Stamp returns a string that changes when a file is replaced or written.
+func Stamp(info os.FileInfo) string {
+	inode := uint64(0)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		inode = st.Ino
+	}
+	return fmt.Sprintf("%d:%d:%d", inode, info.Size(), info.ModTime().UnixNano())
 }

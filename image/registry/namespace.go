@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"errors"
@@ -61,8 +61,8 @@ func namespaceOf(file string) (string, bool) {
 	return name, ok && name != "" && !strings.HasPrefix(name, ".")
 }
 
-// separatesNamespaces reports whether PolicyDir has a policy of any namespace.
-func (c Config) separatesNamespaces() (bool, error) {
+// SeparatesNamespaces reports whether PolicyDir has a policy of any namespace.
+func (c Config) SeparatesNamespaces() (bool, error) {
 	if c.PolicyDir == "" {
 		return false, nil
 	}

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ import (
 func Inspect(cfg Config) []error {
 	errs := cfg.inspectPolicy()
 	sysregistriesv2.InvalidateCache()
-	if _, err := sysregistriesv2.GetRegistries(cfg.systemContext("")); err != nil {
+	if _, err := sysregistriesv2.GetRegistries(cfg.SystemContext("")); err != nil {
 		errs = append(errs, fmt.Errorf("registries: %w", err))
 	}
 	if cfg.AuthFile != "" {
@@ -39,12 +39,12 @@ func Inspect(cfg Config) []error {
 
 // inspectPolicy parses the signature policy and looks for its keys.
 func (c Config) inspectPolicy() (errs []error) {
-	policy, err := c.policyContext()
+	policy, err := c.PolicyContext()
 	if err != nil {
 		return []error{err}
 	}
 	errs = append(errs, policy.Destroy())
-	for _, path := range policyPaths(c.Policy) {
+	for _, path := range PolicyPaths(c.Policy) {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("%s names %s, which does not exist", c.Policy, path))
 		}
@@ -72,8 +72,8 @@ func (c Config) inspectCredentials(key string) error {
 	if _, err := os.Stat(c.AuthFile); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	if _, err := dockerconfig.GetAllCredentials(c.systemContext("")); err != nil {
-		return fmt.Errorf("%s %s: %w", key, c.AuthFile, errors.New(scrub(err.Error(), nil)))
+	if _, err := dockerconfig.GetAllCredentials(c.SystemContext("")); err != nil {
+		return fmt.Errorf("%s %s: %w", key, c.AuthFile, errors.New(Scrub(err.Error(), nil)))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"encoding/base64"
@@ -17,9 +17,9 @@ func (a Auth) String() string { return "[credentials]" }
 // GoString hides the credentials from %#v.
 func (a Auth) GoString() string { return "image.Auth{[credentials]}" }
 
-// apply puts the credentials into sys if they are for the registry of ref. The library sends them to that registry
+// Apply puts the credentials into sys if they are for the registry of ref. The library sends them to that registry
 // only, not to its mirrors, provided that DockerAuthConfig is set, even for a registry token.
-func (a *Auth) apply(sys *types.SystemContext, ref reference.Named) error {
+func (a *Auth) Apply(sys *types.SystemContext, ref reference.Named) error {
 	if a == nil || *a == (Auth{}) || !a.appliesTo(ref) {
 		return nil
 	}
@@ -79,4 +79,13 @@ func registryHost(address string) string {
 	default:
 		return host
 	}
+}
+
+// Auth is CRI's AuthConfig. It prints as "[credentials]", but must not be logged all the same.
+type Auth struct {
+	Username, Password string
+	Auth               string // base64 of username:password
+	ServerAddress      string // if set, the only registry that gets the credentials
+	IdentityToken      string
+	RegistryToken      string
 }

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func (c Config) PushArtifact(ctx context.Context, ref, artifactType string, blob
 	}
 	dest, err := to.NewImageDestination(ctx, sys)
 	if err != nil {
-		return "", newPullError(ref, nil, err)
+		return "", NewPullError(ref, nil, err)
 	}
 	defer dest.Close()
 	m := imgspecv1.Manifest{
@@ -86,15 +86,15 @@ func putBlob(ctx context.Context, dest types.ImageDestination, b ArtifactBlob) (
 
 // artifactReference parses a reference with a registry, a tag or a digest.
 func (c Config) artifactReference(ref string) (reference.Named, *types.SystemContext, error) {
-	named, short, err := parseReference(ref)
+	named, short, err := ParseReference(ref)
 	if err != nil {
 		return nil, nil, err
 	}
 	if short {
 		return nil, nil, fmt.Errorf("%q has no registry, want HOST/NAME:TAG: %w", ref, errdefs.ErrInvalidArgument)
 	}
-	sys := c.systemContext("")
-	return named, sys, trustLoopback(sys, named)
+	sys := c.SystemContext("")
+	return named, sys, TrustLoopback(sys, named)
 }
 
 // Artifact is an artifact in a registry.
@@ -119,11 +119,11 @@ func (c Config) OpenArtifact(ctx context.Context, ref, artifactType string) (*Ar
 	}
 	source, err := from.NewImageSource(ctx, sys)
 	if err != nil {
-		return nil, newPullError(ref, nil, err)
+		return nil, NewPullError(ref, nil, err)
 	}
 	a := &Artifact{ref: ref, source: source}
 	if err := a.readManifest(ctx, named, artifactType); err != nil {
-		return nil, errors.Join(newPullError(ref, nil, err), a.Close())
+		return nil, errors.Join(NewPullError(ref, nil, err), a.Close())
 	}
 	return a, nil
 }
@@ -185,7 +185,7 @@ func (a *Artifact) Blob(ctx context.Context, title string, limit int64) (io.Read
 		// Without URLs in the descriptor, so that the registry cannot name other hosts.
 		r, _, err := a.source.GetBlob(ctx, types.BlobInfo{Digest: d.Digest, Size: d.Size}, none.NoCache)
 		if err != nil {
-			return nil, newPullError(a.ref, nil, err)
+			return nil, NewPullError(a.ref, nil, err)
 		}
 		return &verified{ReadCloser: r, rest: io.LimitReader(r, d.Size+1), want: d, hash: d.Digest.Verifier()}, nil
 	}

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// trustLoopback allows a registry on this node to be served without TLS, as every other runtime does and as Kubernetes'
+// TrustLoopback allows a registry on this node to be served without TLS, as every other runtime does and as Kubernetes'
 // own tests expect: only root can read or alter loopback traffic. An entry in registries.conf takes precedence.
-func trustLoopback(sys *types.SystemContext, ref reference.Named) error {
+func TrustLoopback(sys *types.SystemContext, ref reference.Named) error {
 	if !onLoopback(reference.Domain(ref)) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"errors"
@@ -10,20 +10,13 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// systemContext configures containers/image. Left at the library's defaults are only the directories that a node's
-// administrator knows: certificates and signature look-aside. Credentials of root's home, which are for a person, are
-// not used for pods: the kubelet sends those of the pod, and auth_file has those of the node.
-func (s *Store) systemContext() *types.SystemContext {
-	return s.cfg().systemContext(s.tempDir())
-}
-
-func (c Config) systemContext(tempDir string) *types.SystemContext {
+func (c Config) SystemContext(tempDir string) *types.SystemContext {
 	return &types.SystemContext{
 		SystemRegistriesConfPath:    orEmpty(c.RegistriesConf),
-		SystemRegistriesConfDirPath: c.orMissing(c.registriesConfDir()),
+		SystemRegistriesConfDirPath: c.orMissing(c.RegistriesConfDir()),
 		UserShortNameAliasConfPath:  c.orMissing(""),
 		AuthFilePath:                c.orMissing(c.AuthFile),
-		BlobInfoCacheDir:            filepath.Join(c.Root, cacheDir),
+		BlobInfoCacheDir:            filepath.Join(c.Root, CacheDir),
 		BigFilesTemporaryDir:        tempDir,
 		OSChoice:                    runtime.GOOS,
 		ArchitectureChoice:          runtime.GOARCH,
@@ -32,17 +25,12 @@ func (c Config) systemContext(tempDir string) *types.SystemContext {
 	}
 }
 
-// registriesConfDir returns the directory of drop-ins for RegistriesConf.
-func (c Config) registriesConfDir() string {
+// RegistriesConfDir returns the directory of drop-ins for RegistriesConf.
+func (c Config) RegistriesConfDir() string {
 	if c.RegistriesConf == "" {
 		return ""
 	}
 	return c.RegistriesConf + ".d"
-}
-
-// tempDir is where layers are fetched to.
-func (s *Store) tempDir() string {
-	return filepath.Join(s.cfg().Root, tempDir)
 }
 
 // orEmpty returns path, or an empty file if that does not exist: the library requires a named file to exist.
