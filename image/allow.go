@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // Allow returns an error unless pods of a namespace may use a stored image. The image may have been pulled for another
@@ -77,7 +78,7 @@ func (s *Store) allowSigned(ctx context.Context, cfg Config, id string, names []
 		return err
 	}
 	defer c.Close()
-	if _, err := s.pullInChild(ctx, pullJob{Verify: id, Names: names}, c, newProgress(id)); err != nil {
+	if _, err := s.runWorker(ctx, worker.Job{Verify: id, Names: names}, c, newProgress(id)); err != nil {
 		return err
 	}
 	s.allowed.add(key)

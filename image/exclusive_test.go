@@ -14,6 +14,7 @@ import (
 	drivers "go.podman.io/storage/drivers"
 
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // TestLayerIsStoredOnce: of pulls that store one layer at the same time one does, and its files stay: containers may
@@ -26,7 +27,7 @@ func TestLayerIsStoredOnce(t *testing.T) {
 	if err := prepare(cfg); err != nil {
 		t.Fatal(err)
 	}
-	store, err := open(cfg)
+	store, err := worker.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // fetch pulls one fully qualified reference from its registry or a mirror, and aborts if the transfer stalls.
@@ -46,8 +47,8 @@ func (s *Store) fetchConfined(
 	if img, err := s.present(ctx, c, ref, r); img != nil || err != nil {
 		return img, err
 	}
-	job := pullJob{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations, Corrupt: s.integrity.corruptIDs()}
-	result, err := s.pullInChild(ctx, job, c, p)
+	job := worker.Job{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations, Corrupt: s.integrity.corruptIDs()}
+	result, err := s.runWorker(ctx, job, c, p)
 	if errdefs.IsResourceExhausted(err) {
 		err = errors.Join(err, s.removeUnusedLayers())
 	}
@@ -106,7 +107,7 @@ func (s *Store) removeUnusedLayers() error {
 
 // register makes a copied image visible, also under its name by digest, which it keeps when the tag moves.
 func (s *Store) register(stored *storage.Image, names ...reference.Named) (*Image, error) {
-	if err := s.checkStored(stored.ID); err != nil {
+	if err := worker.CheckStored(s.storage, stored.ID); err != nil {
 		return nil, errors.Join(err, s.unregister(stored, names))
 	}
 	var add []string

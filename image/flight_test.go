@@ -177,7 +177,7 @@ func TestLongPullsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, hook := logrustest.NewNullLogger()
 		p := newProgress("x")
-		p.note(report(types.ProgressEventRead, "a", 100, 40, 40))
+		p.Note(report(types.ProgressEventRead, "a", 100, 40, 40))
 		stop := reportProgress(t.Context(), logger.WithField("image", "x"), p)
 		time.Sleep(2*logInterval + time.Second)
 		stop()

@@ -12,8 +12,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// integrityFile is below Config.Root.
-const integrityFile = "integrity.json"
+// registry.IntegrityFile is below Config.Root.
 
 // integrity records, across restarts and power losses, which layers are corrupt and whether all layers must be
 // verified.

@@ -37,9 +37,9 @@ type storeJob struct {
 	// Root is the store's mount point.
 	Root string
 	// LookUp are layers to look up and to use, Check those that must be there, Release those that are used no more.
-	LookUp  []wantedLayer `json:",omitempty"`
-	Check   []layers.Lazy `json:",omitempty"`
-	Release []layers.Lazy `json:",omitempty"`
+	LookUp  []layers.Wanted `json:",omitempty"`
+	Check   []layers.Lazy   `json:",omitempty"`
+	Release []layers.Lazy   `json:",omitempty"`
 	// Mount is a filesystem to mount.
 	Mount *storeMount `json:",omitempty"`
 }

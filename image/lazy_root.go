@@ -27,15 +27,6 @@ const (
 // maxStoreInfo bounds the file info, in bytes.
 const maxStoreInfo = 64 << 10
 
-// wantedLayer is a layer of a manifest that is looked up.
-type wantedLayer struct {
-	layers.Lazy
-	// Blob and Size are those in the manifest, DiffID is that in the config.
-	Blob   digest.Digest
-	Size   int64
-	DiffID digest.Digest
-}
-
 // storeRoot is the mount point of an additional layer store.
 type storeRoot struct{ *os.File }
 
@@ -83,7 +74,7 @@ func (r *storeRoot) openFiles(l layers.Lazy) (*os.File, error) {
 
 // lookUp looks for a layer, compares what the store says of it, and tells the store that it is used. The store fetches
 // the table of contents at the first access to the files, and knows what is in info only then.
-func (r *storeRoot) lookUp(l wantedLayer) storeAnswer {
+func (r *storeRoot) lookUp(l layers.Wanted) storeAnswer {
 	files, err := r.openFiles(l.Lazy)
 	if err != nil {
 		return failedAnswer(err)
@@ -115,7 +106,7 @@ type layerInfo struct {
 
 // compare returns an error if the store means another layer. It must name the table of contents; it may leave out the
 // rest.
-func (r *storeRoot) compare(l wantedLayer) error {
+func (r *storeRoot) compare(l layers.Wanted) error {
 	info, err := r.info(l.Lazy)
 	if err != nil {
 		return err

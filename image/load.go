@@ -13,6 +13,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/podd-project/podd/image/child"
+	"github.com/podd-project/podd/image/worker"
 
 	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/docker/reference"
@@ -30,7 +31,7 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 		return nil, fmt.Errorf("load %q: not an absolute path: %w", path, errdefs.ErrInvalidArgument)
 	}
 	start := time.Now()
-	ids, err := s.loadFile(ctx, pullJob{Load: path, Idle: child.CanBeIdle() && isLarge(path)})
+	ids, err := s.loadFile(ctx, worker.Job{Load: path, Idle: child.CanBeIdle() && isLarge(path)})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", path, err)
 	}
@@ -48,7 +49,7 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 
 // loadFile has a process of its own copy all images of the job's file into storage, and makes them visible. It returns
 // the ids of those that were loaded, also with an error.
-func (s *Store) loadFile(ctx context.Context, job pullJob) (ids []string, err error) {
+func (s *Store) loadFile(ctx context.Context, job worker.Job) (ids []string, err error) {
 	if err := checkLoadable(job.Load); err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (s *Store) loadFile(ctx context.Context, job pullJob) (ids []string, err er
 	p := newProgress(job.Load)
 	defer s.pulls.track(p)()
 	job.Corrupt = s.integrity.corruptIDs()
-	result, err := s.pullInChild(ctx, job, c, p)
+	result, err := s.runWorker(ctx, job, c, p)
 	for _, image := range result.Loaded {
 		if failed := s.registerLoaded(ctx, image, c.Dir); failed != nil {
 			err = errors.Join(err, fmt.Errorf("image %.100q: %w", image.ID, failed))
@@ -90,7 +91,7 @@ func checkLoadable(path string) error {
 
 // registerLoaded makes an image visible that a process has copied from a file. Corrupt layers of it, which the process
 // has read again, are in dir.
-func (s *Store) registerLoaded(ctx context.Context, image loadedImage, dir string) error {
+func (s *Store) registerLoaded(ctx context.Context, image worker.Loaded, dir string) error {
 	var names []reference.Named
 	for _, text := range image.Names {
 		name, err := reference.ParseNamed(text)

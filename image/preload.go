@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // Load loads the images in Config.PreloadDir and pins them, for nodes without a registry. It reads OCI layouts
@@ -77,7 +78,7 @@ func (s *Store) loadIfChanged(ctx context.Context, path string) (preloadedEntry,
 		return old, nil
 	}
 	start := time.Now()
-	images, err := s.loadFile(ctx, pullJob{Load: path}) // pods wait for these
+	images, err := s.loadFile(ctx, worker.Job{Load: path}) // pods wait for these
 	if err != nil {
 		return preloadedEntry{}, err
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// preloadedFile is below Config.Root.
-const preloadedFile = "preloaded.json"
+// registry.PreloadedFile is below Config.Root.
 
 // preloaded records, across restarts, which images were loaded from which file. If it is lost, the files are loaded
 // again.

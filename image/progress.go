@@ -75,9 +75,9 @@ func (p *progress) setCallers(n int) {
 	p.p.Callers = n
 }
 
-// downloading says that layers are fetched, of the image ref if that is not empty: a file that is loaded can have
+// Downloading says that layers are fetched, of the image ref if that is not empty: a file that is loaded can have
 // several.
-func (p *progress) downloading(ref string) {
+func (p *progress) Downloading(ref string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.p.Stage = StageDownloading
@@ -86,15 +86,15 @@ func (p *progress) downloading(ref string) {
 	}
 }
 
-// setAsking says whether podd asks the additional layer store for the pull.
-func (p *progress) setAsking(asks bool) {
+// SetAsking says whether podd asks the additional layer store for the pull.
+func (p *progress) SetAsking(asks bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asking = asks
 }
 
-// note records one report of containers/image.
-func (p *progress) note(r types.ProgressProperties) {
+// Note records one report of containers/image.
+func (p *progress) Note(r types.ProgressProperties) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.received += r.OffsetUpdate

@@ -23,51 +23,33 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	waits(true, 0)
-	p.downloading("")
-	p.setAsking(true)
+	p.Downloading("")
+	p.SetAsking(true)
 	waits(false, 0)
-	p.setAsking(false)
+	p.SetAsking(false)
 	waits(true, 0)
-	p.note(report(types.ProgressEventNewArtifact, "a", 100, 0, 0))
-	p.note(report(types.ProgressEventSkipped, "b", 50, 0, 0))
+	p.Note(report(types.ProgressEventNewArtifact, "a", 100, 0, 0))
+	p.Note(report(types.ProgressEventSkipped, "b", 50, 0, 0))
 	waits(true, 0)
-	p.note(report(types.ProgressEventRead, "a", 100, 40, 40))
+	p.Note(report(types.ProgressEventRead, "a", 100, 40, 40))
 	waits(true, 40)
 	if got := p.snapshot(); got.Stage != StageDownloading || got.BytesDone != 90 || got.BytesTotal != 150 {
 		t.Errorf("snapshot = %+v, want 90 of 150 bytes, %s", got, StageDownloading)
 	}
-	p.note(report(types.ProgressEventRead, "a", 100, 100, 60))
+	p.Note(report(types.ProgressEventRead, "a", 100, 100, 60))
 	waits(false, 100) // all bytes are here, it is being unpacked
 	if got := p.snapshot(); got.Stage != StageStoring {
 		t.Errorf("stage %s, want %s", got.Stage, StageStoring)
 	}
-	p.note(report(types.ProgressEventDone, "a", 100, 100, 0))
-	p.note(report(types.ProgressEventNewArtifact, "c", -1, 0, 0))
+	p.Note(report(types.ProgressEventDone, "a", 100, 100, 0))
+	p.Note(report(types.ProgressEventNewArtifact, "c", -1, 0, 0))
 	waits(true, 100) // of unknown size: not done before it says so
-	p.note(report(types.ProgressEventDone, "c", -1, 7, 7))
+	p.Note(report(types.ProgressEventDone, "c", -1, 7, 7))
 	waits(false, 107)
 	want := []LayerProgress{
 		{Digest: "a", Done: 100, Total: 100, State: layerDone},
 		{Digest: "b", Done: 50, Total: 50, State: layerPresent},
 		{Digest: "c", Done: 7, State: layerDone},
-	}
-	if got := p.snapshot().Layers; !slices.Equal(got, want) {
-		t.Errorf("layers %+v, want %+v", got, want)
-	}
-}
-
-// TestProgressOfFetched: a blob that was fetched before the copy stays fetched when the copy finds it; another one is
-// reported as present.
-func TestProgressOfFetched(t *testing.T) {
-	p := newProgress("ref")
-	f := newFetched(p)
-	f.note(report(types.ProgressEventRead, "a", 100, 100, 100))
-	f.note(report(types.ProgressEventDone, "a", 100, 100, 0))
-	f.note(report(types.ProgressEventSkipped, "a", 100, 0, 0))
-	f.note(report(types.ProgressEventSkipped, "b", 50, 0, 0))
-	want := []LayerProgress{
-		{Digest: "a", Done: 100, Total: 100, State: layerDone},
-		{Digest: "b", Done: 50, Total: 50, State: layerPresent},
 	}
 	if got := p.snapshot().Layers; !slices.Equal(got, want) {
 		t.Errorf("layers %+v, want %+v", got, want)

@@ -15,6 +15,7 @@ import (
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // refreshInterval is the interval of checks whether another program changed the store.
@@ -88,7 +89,7 @@ func (s *Store) layerMap() (layerMap, error) {
 
 // load reads an image's config and annotations and walks its layers.
 func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
-	blob, err := storedBlob(s.storage, img.ID, storage.ImageDigestBigDataKey)
+	blob, err := worker.StoredBlob(s.storage, img.ID, storage.ImageDigestBigDataKey)
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
@@ -99,19 +100,19 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse manifest: %w", err)
 	}
-	config, err := storedConfig(s.storage, img.ID, man)
+	config, err := worker.StoredConfig(s.storage, img.ID, man)
 	if err != nil {
 		return nil, err
 	}
 	e := &entry{
 		Image: &Image{
-			ID: img.ID, Config: config.Config, Annotations: boundedAnnotations(annotations(man)),
+			ID: img.ID, Config: config.Config, Annotations: worker.Annotations(man),
 			Created: img.Created, Pinned: s.pinned(img),
 		},
 		names:   slices.Clone(img.Names),
 		digests: digests(img),
 	}
-	if e.refused = checkConfig(&config.Config); e.refused != nil { // another program has stored it
+	if e.refused = worker.CheckConfig(&config.Config); e.refused != nil { // another program has stored it
 		s.log.WithError(e.refused).WithField("image", img.ID).Warn("image cannot be used, only be listed and removed")
 		e.Config = v1.ImageConfig{}
 	}
@@ -136,13 +137,6 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 		id = layer.Parent
 	}
 	return e, nil
-}
-
-func annotations(man manifest.Manifest) map[string]string {
-	if oci, ok := man.(*manifest.OCI1); ok {
-		return oci.Annotations
-	}
-	return nil
 }
 
 // digests returns those of the image's manifests: the one for this platform and the list that it came from.

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image/layers"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // retiredPrefix is the prefix of a layer's replaced directories, next to its current one: containers may have them
@@ -34,14 +35,14 @@ func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) erro
 	if len(corrupt) == 0 {
 		return nil
 	}
-	chain, err := chainOf(s.storage, img)
+	chain, err := worker.ChainOf(s.storage, img)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := corrupt[id]; return ok }) {
 		return nil
 	}
-	blobs, err := layersOfChain(s.storage, img.ID, chain)
+	blobs, err := worker.LayersOfChain(s.storage, img.ID, chain)
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) erro
 		if _, ok := corrupt[id]; !ok {
 			continue
 		}
-		if err := s.repairLayer(ctx, id, blobs[i].BlobInfo, filepath.Join(dir, refetchedPrefix+id)); err != nil {
+		if err := s.repairLayer(ctx, id, blobs[i].BlobInfo, filepath.Join(dir, worker.RefetchedPrefix+id)); err != nil {
 			return fmt.Errorf("repair corrupt layer %s: %w", id, err)
 		}
 	}

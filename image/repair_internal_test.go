@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image/worker"
 )
 
 // TestOpenRefetched: of what a pull's process leaves, only a regular file with the digest of the layer is used.
@@ -51,12 +53,12 @@ func TestOpenRefetched(t *testing.T) {
 func TestRegisterLoadedRefuses(t *testing.T) {
 	s := testStore(t, func(*Config) {})
 	for _, c := range []struct {
-		image loadedImage
+		image worker.Loaded
 		want  string
 	}{
-		{loadedImage{ID: "absent"}, "look up the image"},
-		{loadedImage{ID: "absent", Names: []string{"\x1b[2J"}}, "invalid reference"},
-		{loadedImage{ID: "absent", Names: []string{"short"}}, "canonical"},
+		{worker.Loaded{ID: "absent"}, "look up the image"},
+		{worker.Loaded{ID: "absent", Names: []string{"\x1b[2J"}}, "invalid reference"},
+		{worker.Loaded{ID: "absent", Names: []string{"short"}}, "canonical"},
 	} {
 		if err := s.registerLoaded(t.Context(), c.image, t.TempDir()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("registerLoaded(%+v) = %v, want an error with %q", c.image, err, c.want)

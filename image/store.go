@@ -11,17 +11,15 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"go.podman.io/storage"
-	storagetypes "go.podman.io/storage/types"
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/image/layers"
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // Directories below Config.Root, next to those of containers/storage.
-const (
-	rootfsDir = "rootfs" // root filesystems and image volumes of containers
-)
+const ()
 
 // Store holds images and the root filesystems made from them. It owns Config.Root; there must be one Store per
 // directory. All methods may be called concurrently.
@@ -57,17 +55,13 @@ type Store struct {
 	wg     sync.WaitGroup
 }
 
-// storesMu guards the process-wide table of open stores in containers/storage, which its Free does not lock against the
-// opening of others.
-var storesMu sync.Mutex
-
 // New opens or creates the store. The configuration must be valid. The program's main must have called Init and
 // returned if that returned true: pulls and the unpacking of layers run in child processes.
 func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	if err := prepare(cfg); err != nil {
 		return nil, fmt.Errorf("prepare image store: %w", err)
 	}
-	opened, err := open(cfg)
+	opened, err := worker.Open(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open image store: %w", err)
 	}
@@ -76,7 +70,7 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 		log: log.WithField("component", "image"), storage: opened,
 		pulls: newFlights(ctx, cfg.PullGrace), refs: newImageRefs(), cancel: cancel,
 		repairing: make(chan struct{}, 1), verifying: make(chan struct{}, maxVerifying),
-		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),
+		preloaded: loadPreloaded(filepath.Join(cfg.Root, registry.PreloadedFile)),
 		asking:    make(chan struct{}, maxAsking), releasing: make(chan struct{}, 1),
 		unused: make(chan layers.Lazy, maxUnused),
 	}
@@ -86,7 +80,7 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	empty := newIndex(nil)
 	empty.corrupt = newIndex(nil)
 	s.index.Store(empty)
-	if s.integrity, err = openIntegrity(filepath.Join(cfg.Root, integrityFile), cfg.BootID); err != nil {
+	if s.integrity, err = openIntegrity(filepath.Join(cfg.Root, registry.IntegrityFile), cfg.BootID); err != nil {
 		s.log.WithError(err).Warn("failed to record that the image store is open: a power loss will not be detected")
 	}
 	if err := s.start(ctx); err != nil {
@@ -130,9 +124,7 @@ func (s *Store) Close() error {
 	s.cancel(registry.ErrClosing)
 	s.pulls.wait()
 	s.wg.Wait()
-	storesMu.Lock()
-	defer storesMu.Unlock()
-	s.storage.Free()
+	worker.Free(s.storage)
 	if s.integrity == nil {
 		return nil
 	}
@@ -151,7 +143,7 @@ func prepare(cfg Config) error {
 		mode os.FileMode
 	}{
 		{cfg.Root, 0o711},
-		{filepath.Join(cfg.Root, rootfsDir), 0o711},
+		{filepath.Join(cfg.Root, registry.RootfsDir), 0o711},
 		{filepath.Join(cfg.Root, registry.CacheDir), 0o700},
 		{filepath.Join(cfg.Root, "overlay"), 0o700},
 		// A pull's process may change only what exists when it starts.
@@ -177,26 +169,3 @@ func prepare(cfg Config) error {
 	}
 	return os.Mkdir(temp, 0o700)
 }
-
-// open opens containers/storage. Its own mount over overlay/ is disabled (skip_mount_home): only root filesystems may
-// stay mounted when podd exits. The files of a layer are synced before the layer is recorded.
-func open(cfg Config) (storage.Store, error) {
-	storesMu.Lock()
-	defer storesMu.Unlock()
-	opened, err := storage.GetStore(storagetypes.StoreOptions{
-		RunRoot:            cfg.RunRoot,
-		GraphRoot:          cfg.Root,
-		GraphDriverName:    "overlay",
-		GraphDriverOptions: []string{"overlay.skip_mount_home=true", "overlay.sync=filesystem"},
-		// A layer fetched in parts is identified by its table of contents, and so would be the image: its id would not
-		// be the digest of its config.
-		PullOptions: map[string]string{"enable_partial_images": "false"},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return layers.Exclusive(opened, filepath.Join(cfg.Root, registry.CacheDir, layerLocks)), nil
-}
-
-// layerLocks is a file in registry.CacheDir, for layers.Exclusive.
-const layerLocks = "layers.lock"

@@ -10,6 +10,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"go.podman.io/storage"
 	drivers "go.podman.io/storage/drivers"
+
+	"github.com/podd-project/podd/image/worker"
 )
 
 func testStore(t *testing.T, change func(*Config)) *Store {
@@ -93,7 +95,7 @@ func TestChangedFromOutside(t *testing.T) {
 func TestUnreadableImages(t *testing.T) {
 	s := testStore(t, nil)
 	plant(t, s, "no json", "h.test/a:v1")
-	plant(t, s, string(make([]byte, maxBlob+1)), "h.test/b:v1")
+	plant(t, s, string(make([]byte, worker.MaxBlob+1)), "h.test/b:v1")
 	if _, err := s.storage.CreateImage("", []string{"h.test/c:v1"}, "", "", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -165,3 +165,12 @@ func (s *staged) storeLazy(to storage.Store) error {
 	}
 	return err
 }
+
+// Wanted is a layer of a manifest that is looked up.
+type Wanted struct {
+	Lazy
+	// Blob and Size are those in the manifest, DiffID is that in the config.
+	Blob   digest.Digest
+	Size   int64
+	DiffID digest.Digest
+}

@@ -58,10 +58,13 @@ type Config struct {
 	PullMemory int64 `toml:"pull_memory" comment:"Most memory of the process that a pull runs in, in bytes. A pull that needs more fails. An image compressed with zstd --long needs 128 MiB for each layer in download."`
 }
 
-// Directories below Config.Root that pulls use.
+// Names below Config.Root, next to those of containers/storage. Pulls use the first two and must not change the others.
 const (
-	TempDir  = "tmp"   // layers being fetched; emptied at start
-	CacheDir = "cache" // which registry has which blob
+	TempDir       = "tmp"            // layers being fetched; emptied at start
+	CacheDir      = "cache"          // which registry has which blob
+	RootfsDir     = "rootfs"         // root filesystems and image volumes of containers
+	IntegrityFile = "integrity.json" // corrupt layers
+	PreloadedFile = "preloaded.json" // images that were loaded from which file
 )
 
 // minPullMemory is enough for layers with common windows.

@@ -83,6 +83,8 @@ var layers = []layer{
 		"a copy of podd gets a job and sends messages, whatever the job is; nothing else of image is needed"},
 	{"image/registry", []string{"image/child", "image/layers"},
 		"names, credentials, policies and errors of registries are the same in every process, and need no store"},
+	{"image/worker", []string{"image/child", "image/confine", "image/layers", "image/registry"},
+		"it runs in the process of a pull, where no Store is: it never imports image"},
 	{"image/layers", nil, "layers are stored side by side in whatever store the caller has opened"},
 	{"image/confine", nil, "a process restricts itself, whatever it does then"},
 	{"image", []string{"image", "checkpoint"},

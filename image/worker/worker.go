@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"context"
@@ -17,27 +17,27 @@ import (
 // worker does one job in a pull's process, which opens the store's directory next to the daemon. It has no index and
 // never calls the daemon's Store.
 type worker struct {
-	cfg     Config
+	cfg     registry.Config
 	storage storage.Store
 	// temp is for temporary files; the daemon removes it.
 	temp string
 	// lookUp asks the daemon for layers of the additional layer store. Nil: there is none.
-	lookUp func(context.Context, storeRequest) (storeReply, error)
+	lookUp func(context.Context, LookUp) (Found, error)
 }
 
-// systemContext configures containers/image as Store.systemContext does.
+// systemContext configures containers/image as the daemon does.
 func (w *worker) systemContext() *types.SystemContext { return w.cfg.SystemContext(w.temp) }
 
 // doPull opens the store's directory next to the daemon and copies an image, or those of a file, into it, or verifies
 // one.
-func doPull(ctx context.Context, job pullJob, out *reporter, replies <-chan storeReply) (pulled, error) {
-	opened, err := open(job.Config)
+func doPull(ctx context.Context, job Job, out *reporter, replies <-chan Found) (Result, error) {
+	opened, err := Open(job.Config)
 	if err != nil {
-		return pulled{}, fmt.Errorf("open image store: %w", err)
+		return Result{}, fmt.Errorf("open image store: %w", err)
 	}
 	w := &worker{cfg: job.Config, storage: opened, temp: job.Dir}
 	if job.Verify != "" {
-		return pulled{ID: job.Verify}, w.verifyStored(ctx, job.Verify, job.Names)
+		return Result{ID: job.Verify}, w.verifyStored(ctx, job.Verify, job.Names)
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -56,18 +56,18 @@ func doPull(ctx context.Context, job pullJob, out *reporter, replies <-chan stor
 		}
 	})
 	if job.Load != "" {
-		return pulled{}, loadError((&loader{w, job, out}).load(ctx))
+		return Result{}, loadError((&loader{w, job, out}).load(ctx))
 	}
 	named, err := reference.ParseNamed(job.Ref)
 	if err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	sys := w.systemContext()
 	if err := errors.Join(job.Auth.Apply(sys, named), registry.TrustLoopback(sys, named)); err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	if job.Config.AdditionalLayerStore != "" {
-		w.lookUp = func(ctx context.Context, r storeRequest) (storeReply, error) { return r.send(ctx, out, replies) }
+		w.lookUp = func(ctx context.Context, r LookUp) (Found, error) { return r.send(ctx, out, replies) }
 	}
 	return w.transfer(ctx, transferJob{sys, named, job.Annotations, job.Corrupt}, out)
 }

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"context"
@@ -34,11 +34,11 @@ const (
 	rootEnv      = "PODD_IMAGE_ROOT"
 	runRootEnv   = "PODD_IMAGE_RUN_ROOT"
 	readableEnv  = "PODD_READABLE"   // separated by newlines
-	pullDirEnv   = "PODD_PULL_DIR"   // pullJob.Dir
+	pullDirEnv   = "PODD_PULL_DIR"   // Job.Dir
 	maxBytesEnv  = "PODD_MAX_BYTES"  // Config.MaxImageBytes
 	maxMemoryEnv = "PODD_MAX_MEMORY" // Config.PullMemory
-	offlineEnv   = "PODD_OFFLINE"    // pullJob.offline
-	idleEnv      = "PODD_IDLE"       // pullJob.Idle
+	offlineEnv   = "PODD_OFFLINE"    // Job.offline
+	idleEnv      = "PODD_IDLE"       // Job.Idle
 )
 
 // Limits of a pull's process beside those of Config.
@@ -48,9 +48,9 @@ const (
 	minFileSize      = 1 << 30 // for the library's own files, bytes
 )
 
-// Init must be the first call in the main function of a program that opens a Store, which must end if it returns true:
-// pulls and the unpacking of layers run in processes of the same program.
-func Init() bool {
+// Register registers the commands of these processes. The program's main must call reexec.Init next. It does not return
+// an error in a process that unpacks a layer, but ends it.
+func Register() {
 	if strings.HasPrefix(os.Args[0], unpackPrefix) {
 		if err := limitUnpacking(); err != nil {
 			child.Fail(err)
@@ -58,14 +58,6 @@ func Init() bool {
 	}
 	reexec.Register(confineCommand, func() { child.Fail(runConfined()) })
 	reexec.Register(pullCommand, func() { os.Exit(runPull(os.Stdin, os.Stdout)) })
-	reexec.Register(storeCommand, func() {
-		if err := runStoreJob(os.Stdin, os.Stdout); err != nil {
-			child.Fail(err)
-		}
-		os.Exit(0)
-	})
-	registry.Register()
-	return reexec.Init()
 }
 
 // runConfined restricts the process, before it has read any input, and runs pullCommand in it.
@@ -112,7 +104,7 @@ func writable(root string) ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		switch e.Name() {
-		case rootfsDir, registry.TempDir, integrityFile, preloadedFile:
+		case registry.RootfsDir, registry.TempDir, registry.IntegrityFile, registry.PreloadedFile:
 		default:
 			out = append(out, filepath.Join(root, e.Name()))
 		}
@@ -135,11 +127,11 @@ func runPull(stdin io.Reader, stdout io.Writer) int {
 	defer cancel()
 	go child.WatchMemory(envInt(maxMemoryEnv))
 	input := json.NewDecoder(stdin)
-	var job pullJob
+	var job Job
 	if err := input.Decode(&job); err != nil {
 		child.Fail(fmt.Errorf("read the job: %w", err))
 	}
-	replies := make(chan storeReply, 1)
+	replies := make(chan Found, 1)
 	go func() { // the daemon sends nothing else: it closes the pipe, or dies
 		readReplies(input, replies)
 		cancel()

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"encoding/json"
@@ -11,8 +11,8 @@ import (
 	"go.podman.io/storage"
 )
 
-// layersOfChain returns the layers in an image's manifest, one for each id of chain.
-func layersOfChain(from storage.Store, id string, chain []string) ([]manifest.LayerInfo, error) {
+// LayersOfChain returns the layers in an image's manifest, one for each id of chain.
+func LayersOfChain(from storage.Store, id string, chain []string) ([]manifest.LayerInfo, error) {
 	blobs, err := layerBlobs(from, id)
 	if err == nil && len(blobs) != len(chain) {
 		err = fmt.Errorf("repair image %s: it has %d layers, its manifest %d", id, len(chain), len(blobs))
@@ -20,8 +20,8 @@ func layersOfChain(from storage.Store, id string, chain []string) ([]manifest.La
 	return blobs, err
 }
 
-// chainOf returns the ids of an image's layers, bottom first.
-func chainOf(from storage.Store, img *storage.Image) ([]string, error) {
+// ChainOf returns the ids of an image's layers, bottom first.
+func ChainOf(from storage.Store, img *storage.Image) ([]string, error) {
 	var ids []string
 	for id := img.TopLayer; id != ""; {
 		layer, err := from.Layer(id)
@@ -37,7 +37,7 @@ func chainOf(from storage.Store, img *storage.Image) ([]string, error) {
 
 // layerBlobs returns the layers in an image's manifest, bottom first.
 func layerBlobs(from storage.Store, id string) ([]manifest.LayerInfo, error) {
-	blob, err := storedBlob(from, id, storage.ImageDigestBigDataKey)
+	blob, err := StoredBlob(from, id, storage.ImageDigestBigDataKey)
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
@@ -48,13 +48,13 @@ func layerBlobs(from storage.Store, id string) ([]manifest.LayerInfo, error) {
 	return slices.DeleteFunc(man.LayerInfos(), func(l manifest.LayerInfo) bool { return l.EmptyLayer }), nil
 }
 
-// storedConfig reads the image's configuration blob.
-func storedConfig(from storage.Store, id string, man manifest.Manifest) (*v1.Image, error) {
+// StoredConfig reads the image's configuration blob.
+func StoredConfig(from storage.Store, id string, man manifest.Manifest) (*v1.Image, error) {
 	key := man.ConfigInfo().Digest.String()
 	if key == "" {
 		return &v1.Image{}, nil // docker schema 1 has none
 	}
-	blob, err := storedBlob(from, id, key)
+	blob, err := StoredBlob(from, id, key)
 	if err != nil {
 		return nil, fmt.Errorf("read config: %w", err)
 	}
@@ -68,14 +68,14 @@ func storedConfig(from storage.Store, id string, man manifest.Manifest) (*v1.Ima
 	return config, nil
 }
 
-// storedBlob reads one of an image's data items, unless it is too large.
-func storedBlob(from storage.Store, id, key string) ([]byte, error) {
+// StoredBlob reads one of an image's data items, unless it is too large.
+func StoredBlob(from storage.Store, id, key string) ([]byte, error) {
 	size, err := from.ImageBigDataSize(id, key)
 	if err != nil {
 		return nil, err
 	}
-	if size > maxBlob {
-		return nil, fmt.Errorf("%q has %d bytes, more than %d", key, size, maxBlob)
+	if size > MaxBlob {
+		return nil, fmt.Errorf("%q has %d bytes, more than %d", key, size, MaxBlob)
 	}
 	return from.ImageBigData(id, key)
 }

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 )
 
 // checkSource fails for an image that this node cannot run, before any layer is fetched. Of a list of images only the
-// list is read here; checkStored checks the one that was chosen.
+// list is read here; CheckStored checks the one that was chosen.
 func checkSource(ctx context.Context, sys *types.SystemContext, source types.ImageSource) error {
 	blob, mime, err := source.GetManifest(ctx, nil)
 	if err != nil {
@@ -42,7 +42,7 @@ func checkSource(ctx context.Context, sys *types.SystemContext, source types.Ima
 	if err := checkRunnable(config.Platform); err != nil {
 		return err
 	}
-	return checkConfig(&config.Config)
+	return CheckConfig(&config.Config)
 }
 
 // checkList fails if a list has no image for this node.
@@ -78,27 +78,6 @@ func listPlatforms(blob []byte) []string {
 	return out
 }
 
-// checkStored fails for a stored image that no container can be made of: its configuration exceeds the limits, or it is
-// for another platform, as a list can be wrong about its images.
-func (s *Store) checkStored(id string) error {
-	blob, err := storedBlob(s.storage, id, storage.ImageDigestBigDataKey)
-	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
-	}
-	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
-	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
-	}
-	config, err := storedConfig(s.storage, id, man)
-	if err != nil {
-		return err
-	}
-	if err := checkRunnable(config.Platform); err != nil {
-		return err
-	}
-	return checkConfig(&config.Config)
-}
-
 // checkRunnable fails if an image of platform p does not run here. An image without a platform passes.
 func checkRunnable(p v1.Platform) error {
 	if (p.OS == "" || p.OS == runtime.GOOS) && (p.Architecture == "" || runsOn(runtime.GOARCH, p.Architecture)) {
@@ -126,4 +105,25 @@ func platformError(available []string) error {
 	}
 	return fmt.Errorf("image is for %s, this node is %s/%s: %w",
 		strings.Join(available, ", "), runtime.GOOS, runtime.GOARCH, errdefs.ErrInvalidArgument)
+}
+
+// CheckStored fails for a stored image that no container can be made of: its configuration exceeds the limits, or it is
+// for another platform, as a list can be wrong about its images.
+func CheckStored(from storage.Store, id string) error {
+	blob, err := StoredBlob(from, id, storage.ImageDigestBigDataKey)
+	if err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
+	if err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	config, err := StoredConfig(from, id, man)
+	if err != nil {
+		return err
+	}
+	if err := checkRunnable(config.Platform); err != nil {
+		return err
+	}
+	return CheckConfig(&config.Config)
 }

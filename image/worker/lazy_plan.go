@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"context"
@@ -18,23 +18,23 @@ import (
 // child.MaxMessage. Further ones are fetched.
 const maxLookUps = 150
 
-// storeRequest is what a pull's process asks podd to look up in the additional layer store.
-type storeRequest struct {
+// LookUp is what a pull's process asks podd to look up in the additional layer store.
+type LookUp struct {
 	// Manifest is the digest of the image's manifest, which the signature policy has accepted.
 	Manifest digest.Digest
-	Layers   []wantedLayer
+	Layers   []layers.Wanted
 }
 
-// storeReply is podd's answer, one line on the stdin of that process: what was found of each layer of the
+// Found is podd's answer, one line on the stdin of that process: what was found of each layer of the
 // request, nil for nothing.
-type storeReply struct {
+type Found struct {
 	Found []*layers.Lazy
 }
 
 // readReplies passes podd's answers on until the end of the input.
-func readReplies(from *json.Decoder, to chan<- storeReply) {
+func readReplies(from *json.Decoder, to chan<- Found) {
 	for {
-		var r storeReply
+		var r Found
 		if err := from.Decode(&r); err != nil {
 			return
 		}
@@ -43,15 +43,15 @@ func readReplies(from *json.Decoder, to chan<- storeReply) {
 }
 
 // send asks podd, from a pull's process.
-func (r storeRequest) send(ctx context.Context, out *reporter, replies <-chan storeReply) (storeReply, error) {
+func (r LookUp) send(ctx context.Context, out *reporter, replies <-chan Found) (Found, error) {
 	if err := out.send(pullReport{Kind: reportLookUp, LookUp: &r}); err != nil {
-		return storeReply{}, err
+		return Found{}, err
 	}
 	select {
 	case reply := <-replies:
 		return reply, nil
 	case <-ctx.Done():
-		return storeReply{}, context.Cause(ctx)
+		return Found{}, context.Cause(ctx)
 	}
 }
 
@@ -78,7 +78,7 @@ func (p *lazyPlan) lazy() (ids []string) {
 
 // make decides by what lookUp finds, nil for no additional layer store.
 func (p *lazyPlan) make(
-	ctx context.Context, lookUp func(context.Context, storeRequest) (storeReply, error),
+	ctx context.Context, lookUp func(context.Context, LookUp) (Found, error),
 	content *containersimage.UnparsedImage,
 ) error {
 	if lookUp == nil || p.isTooLarge() {
@@ -98,7 +98,7 @@ func (p *lazyPlan) make(
 		if err != nil {
 			return err
 		}
-		reply, err := lookUp(ctx, storeRequest{Manifest: of, Layers: wanted[:min(len(wanted), maxLookUps)]})
+		reply, err := lookUp(ctx, LookUp{Manifest: of, Layers: wanted[:min(len(wanted), maxLookUps)]})
 		if err != nil {
 			return err
 		}
@@ -139,13 +139,13 @@ func (p *lazyPlan) isCorrupt() bool {
 
 // wanted returns the layers to look up, with their indexes: those that may be lazy and are not stored so, on the layers
 // that they would have below them then.
-func (p *lazyPlan) wanted() (out []wantedLayer, at []int) {
+func (p *lazyPlan) wanted() (out []layers.Wanted, at []int) {
 	p.assign(func(i int, l *layers.Layer) *layers.Lazy {
 		if stored, same := p.stored(l); stored != nil || !same {
 			return stored
 		}
 		at = append(at, i)
-		out = append(out, wantedLayer{
+		out = append(out, layers.Wanted{
 			Lazy: layers.Lazy{TOC: tocOf(*l)}, Blob: l.Blob.Digest, Size: l.Blob.Size, DiffID: l.DiffID,
 		})
 		return &layers.Lazy{}

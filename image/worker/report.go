@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"encoding/json"
@@ -14,13 +14,13 @@ import (
 	"github.com/podd-project/podd/image/registry"
 )
 
-// pullJob is what a pull's process does: JSON on its stdin. The end of its stdin means that it must stop. It may hold
+// Job is what a pull's process does: JSON on its stdin. The end of its stdin means that it must stop. It may hold
 // credentials.
-type pullJob struct {
-	Config Config
+type Job struct {
+	Config registry.Config
 	// Ref is a full name, with a tag or a digest.
 	Ref         string
-	Auth        *Auth             `json:",omitempty"`
+	Auth        *registry.Auth    `json:",omitempty"`
 	Annotations map[string]string `json:",omitempty"`
 	// Verify is set if nothing is pulled: the id of a stored image whose signatures are verified, under Names.
 	Verify string   `json:",omitempty"`
@@ -36,7 +36,7 @@ type pullJob struct {
 }
 
 // offline reports whether the process needs no network: it reads files of this node only.
-func (job pullJob) offline() bool {
+func (job Job) offline() bool {
 	return job.Load != "" || job.Verify != ""
 }
 
@@ -63,10 +63,10 @@ type pullReport struct {
 	Offset       uint64              `json:",omitempty"`
 	OffsetUpdate uint64              `json:",omitempty"`
 	// Result is set if Kind is reportDone, Loaded if it is reportImage.
-	Result pulled
-	Loaded *loadedImage `json:",omitempty"`
+	Result Result
+	Loaded *Loaded `json:",omitempty"`
 	// LookUp is set if Kind is reportLookUp.
-	LookUp *storeRequest `json:",omitempty"`
+	LookUp *LookUp `json:",omitempty"`
 	// Error and ErrorKind (an index of errorKinds, from 1) are set if Kind is reportFailed.
 	Error     string `json:",omitempty"`
 	ErrorKind int    `json:",omitempty"`
@@ -130,7 +130,7 @@ func (w *reporter) send(r pullReport) error {
 }
 
 // note records the progress of a blob: the library reports every read.
-func (w *reporter) note(p types.ProgressProperties) {
+func (w *reporter) Note(p types.ProgressProperties) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := p.Artifact.Digest

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
+	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
@@ -24,16 +25,16 @@ import (
 const pullGrace = 10 * time.Second
 
 // pulled is what a pull's process has stored.
-type pulled struct {
+type Result struct {
 	// ID is the image's id, Digest that of the manifest (or list) that was requested.
 	ID     string
 	Digest digest.Digest
 	// Loaded are the images of a file, in place of the above; those of a file that was loaded in part, too.
-	Loaded []loadedImage `json:"-"`
+	Loaded []Loaded `json:"-"`
 }
 
-// loadedImage is an image of a file that is in storage.
-type loadedImage struct {
+// Loaded is an image of a file that is in storage.
+type Loaded struct {
 	ID string
 	// Names are full names, with a tag or a digest.
 	Names []string
@@ -41,33 +42,6 @@ type loadedImage struct {
 
 // credentialsFD is the file of credentials in a pull's process.
 const credentialsFD = 3
-
-// pullInChild does a job in a confined process: what the registry sends is parsed, decompressed and unpacked there. It
-// ends when ctx or this process does.
-func (s *Store) pullInChild(ctx context.Context, job pullJob, c *registry.PullConfig, p pullObserver) (pulled, error) {
-	job.Config, job.Dir = c.Config, c.Dir
-	job.Config.AuthFile = fmt.Sprintf("/proc/self/fd/%d", credentialsFD)
-	reports := newReportReader(p, func(r storeRequest) (storeReply, error) { return s.answerLookUp(ctx, job, r) })
-	exit, err := child.Run(ctx, child.Process{
-		Name: confineCommand, Env: childEnv(job), Files: []*os.File{c.Credentials}, // credentialsFD
-		Attributes: confine.Attributes(), Job: job, Grace: pullGrace, Idle: job.Idle, Log: s.log,
-	}, reports.take)
-	if err != nil {
-		return pulled{}, fmt.Errorf("start the process of the pull: %w", err)
-	}
-	last := reports.result()
-	part := pulled{Loaded: last.Result.Loaded}
-	switch {
-	case exit.IO == nil && last.Kind == reportDone && exit.Err == nil:
-		return last.Result, nil
-	case ctx.Err() != nil:
-		return part, context.Cause(ctx)
-	case exit.IO == nil && last.Kind == reportFailed:
-		return part, last.failure()
-	}
-	s.log.WithField("image", job.Ref).WithField("output", exit.Stderr).Warn("the process of a pull has died")
-	return part, errors.Join(childDeath(*s.cfg(), exit), exit.IO)
-}
 
 // memoryTexts are messages of a process that gets no more memory: of child.WatchMemory, the Go runtime, the C library's
 // threads, and the garbage collector of Go 1.26, which does not check whether it got memory for its queues. Elsewhere
@@ -77,7 +51,7 @@ var memoryTexts = []string{
 }
 
 // childDeath explains why a pull's process died without an answer.
-func childDeath(cfg Config, died child.Exit) error {
+func childDeath(cfg registry.Config, died child.Exit) error {
 	const crashed = 2 // status of a Go program after a panic or fatal error
 	var exit *exec.ExitError
 	switch {
@@ -106,7 +80,7 @@ var keptEnv = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "GODEBUG", "GORACE",
 }
 
-func childEnv(job pullJob) []string {
+func childEnv(job Job) []string {
 	env := []string{
 		"TMPDIR=" + job.Dir, pullDirEnv + "=" + job.Dir,
 		// Each layer needs buffers of several MiB, which would be most of a small heap: collecting garbage as often as
@@ -128,4 +102,39 @@ func childEnv(job pullJob) []string {
 		}
 	}
 	return env
+}
+
+// Daemon is what the daemon does for a job.
+type Daemon struct {
+	Log      logrus.FieldLogger
+	Progress Observer
+	// LookUp looks layers up in the additional layer store. Those that are not found are fetched.
+	LookUp func(LookUp) (Found, error)
+}
+
+// Run does a job in a confined process: what the registry sends is parsed, decompressed and unpacked there. It
+// ends when ctx or the daemon does. Only the daemon calls it.
+func Run(ctx context.Context, job Job, c *registry.PullConfig, d Daemon) (Result, error) {
+	job.Config, job.Dir = c.Config, c.Dir
+	job.Config.AuthFile = fmt.Sprintf("/proc/self/fd/%d", credentialsFD)
+	reports := newReportReader(d.Progress, d.LookUp)
+	exit, err := child.Run(ctx, child.Process{
+		Name: confineCommand, Env: childEnv(job), Files: []*os.File{c.Credentials}, // credentialsFD
+		Attributes: confine.Attributes(), Job: job, Grace: pullGrace, Idle: job.Idle, Log: d.Log,
+	}, reports.take)
+	if err != nil {
+		return Result{}, fmt.Errorf("start the process of the pull: %w", err)
+	}
+	last := reports.result()
+	part := Result{Loaded: last.Result.Loaded}
+	switch {
+	case exit.IO == nil && last.Kind == reportDone && exit.Err == nil:
+		return last.Result, nil
+	case ctx.Err() != nil:
+		return part, context.Cause(ctx)
+	case exit.IO == nil && last.Kind == reportFailed:
+		return part, last.failure()
+	}
+	d.Log.WithField("image", job.Ref).WithField("output", exit.Stderr).Warn("the process of a pull has died")
+	return part, errors.Join(childDeath(job.Config, exit), exit.IO)
 }

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"bufio"
@@ -55,13 +55,13 @@ func TestHostileReports(t *testing.T) {
 		"no report": {func(int) string { return "{" }, "read a report of the pull's process"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProgress("a")
+			p := &events{}
 			const most = 64 << 20 // bytes, so that the test ends
 			last, err := readReports(io.LimitReader(&endless{line: c.line}, most), p)
 			if err == nil || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("readReports = %+v, %v, want an error with %q", last, err, c.text)
 			}
-			if n := len(p.snapshot().Layers); n > maxReportedBlobs {
+			if n := len(p.got); n > maxReportedBlobs {
 				t.Errorf("podd remembers %d blobs, want at most %d", n, maxReportedBlobs)
 			}
 		})
@@ -69,7 +69,7 @@ func TestHostileReports(t *testing.T) {
 }
 
 // readReports reads reports as child.Run does.
-func readReports(r io.Reader, p pullObserver) (pullReport, error) {
+func readReports(r io.Reader, p Observer) (pullReport, error) {
 	reports := newReportReader(p, nil)
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, child.MaxMessage)

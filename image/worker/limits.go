@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"encoding/json"
@@ -9,13 +9,14 @@ import (
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/manifest"
 )
 
 // Limits of an image. Who may name an image in a pod chooses these values; without limits, the node would keep
 // megabytes of each image in memory, and send all of them in every list.
 const (
-	// maxBlob bounds a manifest and a configuration, in bytes.
-	maxBlob = 4 << 20
+	// MaxBlob bounds a manifest and a configuration, in bytes.
+	MaxBlob = 4 << 20
 	// maxConfig bounds the part of a configuration that is kept in memory (v1.ImageConfig), in bytes of JSON.
 	maxConfig = 256 << 10
 	// maxConfigEntries bounds each list and map of a configuration: environment, volumes, labels, ports, arguments.
@@ -30,9 +31,9 @@ const (
 	maxAnnotations = 64 << 10
 )
 
-// checkConfig returns an error that names what to change, errdefs.ErrInvalidArgument, if a configuration exceeds the
+// CheckConfig returns an error that names what to change, errdefs.ErrInvalidArgument, if a configuration exceeds the
 // limits. What it says is bounded too.
-func checkConfig(c *v1.ImageConfig) error {
+func CheckConfig(c *v1.ImageConfig) error {
 	if len(c.User) > maxUser {
 		return tooLarge("the user has %d bytes, at most %d are allowed", len(c.User), maxUser)
 	}
@@ -89,4 +90,12 @@ func boundedAnnotations(annotations map[string]string) map[string]string {
 		return nil
 	}
 	return annotations
+}
+
+// Annotations returns the annotations of a manifest, or nil if they exceed the limit.
+func Annotations(man manifest.Manifest) map[string]string {
+	if oci, ok := man.(*manifest.OCI1); ok {
+		return boundedAnnotations(oci.Annotations)
+	}
+	return nil
 }

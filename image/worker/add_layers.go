@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func (w *worker) addLayers(
 		return nil, err
 	}
 	a := layers.Adder{
-		Store: w.storage, Source: source, Dir: w.temp, Note: job.progress.note,
+		Store: w.storage, Source: source, Dir: w.temp, Note: job.progress.Note,
 		MaxMetadata: w.cfg.MaxImageBytes / metadataShare,
 		Downloads:   maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
 		All: len(plan.lazy()) > 0,
@@ -109,26 +109,26 @@ func layerChain(
 	return layers.Chain(blobs, config.RootFS.DiffIDs)
 }
 
-// progressSink takes the library's reports of a transfer.
-type progressSink interface {
-	note(types.ProgressProperties)
+// Progress takes the library's reports of a transfer.
+type Progress interface {
+	Note(types.ProgressProperties)
 }
 
 // fetched passes reports on, except those of the copy that a blob is present which addLayers has fetched.
 type fetched struct {
-	to    progressSink
+	to    Progress
 	mu    sync.Mutex
 	blobs map[digest.Digest]bool
 }
 
-func newFetched(to progressSink) *fetched { return &fetched{to: to, blobs: map[digest.Digest]bool{}} }
+func newFetched(to Progress) *fetched { return &fetched{to: to, blobs: map[digest.Digest]bool{}} }
 
-func (f *fetched) note(p types.ProgressProperties) {
+func (f *fetched) Note(p types.ProgressProperties) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p.Event == types.ProgressEventSkipped && f.blobs[p.Artifact.Digest] {
 		return
 	}
 	f.blobs[p.Artifact.Digest] = true
-	f.to.note(p)
+	f.to.Note(p)
 }

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"context"
@@ -36,51 +36,51 @@ type transferJob struct {
 
 // transfer copies job.ref into storage, in a pull's process. The manifest is fetched once: the image that passed the
 // platform check is the image that is copied, even if the tag moves meanwhile; that of a variant is fetched by digest.
-func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (pulled, error) {
+func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (Result, error) {
 	remote, err := docker.NewReference(job.ref)
 	if err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	source, err := remote.NewImageSource(ctx, job.sys)
 	if err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	source = remember(source)
 	opened := &openedReference{ImageReference: remote, source: source}
 	defer opened.close()
 	if err := checkSource(ctx, job.sys, source); err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	top, _, err := source.GetManifest(ctx, nil)
 	if err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	pulledDigest, err := manifest.Digest(top)
 	if err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	if err := out.send(pullReport{Kind: reportStage}); err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	policy, err := w.cfg.PolicyContext()
 	if err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	copying := copyJob{sys: job.sys, policy: policy, from: opened, ref: job.ref, progress: newFetched(out)}
 	if err := copying.selectVariant(ctx, source, job.variant); err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
 	if copying.lazy, err = w.addLayers(ctx, copying, source, job.corrupt); err != nil {
-		return pulled{}, errors.Join(err, copying.policy.Destroy())
+		return Result{}, errors.Join(err, copying.policy.Destroy())
 	}
 	stored, err := w.copy(ctx, copying)
 	if err == nil {
 		err = w.refetch(ctx, copying, stored, job.corrupt)
 	}
 	if err != nil {
-		return pulled{}, err
+		return Result{}, err
 	}
-	return pulled{ID: stored.ID, Digest: pulledDigest}, nil
+	return Result{ID: stored.ID, Digest: pulledDigest}, nil
 }
 
 // openedReference is a reference whose source is already open.
@@ -117,7 +117,7 @@ type copyJob struct {
 	// ref is the name to store it under; without one, id is its id.
 	ref      reference.Named
 	id       string
-	progress progressSink
+	progress Progress
 	// lazy are the ids of layers in the additional layer store that the image may have.
 	lazy []string
 }
@@ -152,11 +152,11 @@ func (w *worker) copy(ctx context.Context, job copyJob) (*storage.Image, error) 
 }
 
 // drain forwards reports until done is closed.
-func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p progressSink) {
+func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p Progress) {
 	for {
 		select {
 		case r := <-reports:
-			p.note(r)
+			p.Note(r)
 		case <-done:
 			return
 		}

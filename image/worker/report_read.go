@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"encoding/json"
@@ -10,30 +10,30 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// maxReportedBlobs bounds the blobs of a pull, which podd remembers: more than a manifest of maxBlob bytes can list.
+// maxReportedBlobs bounds the blobs of a pull, which podd remembers: more than a manifest of MaxBlob bytes can list.
 const maxReportedBlobs = 1 << 16
 
-// pullObserver gets the progress that a pull's process reports.
-type pullObserver interface {
-	progressSink
-	// downloading is called when layers are fetched, of the image ref if that is not empty.
-	downloading(ref string)
-	// setAsking says whether the daemon asks the additional layer store for the pull.
-	setAsking(bool)
+// Observer gets the progress that a pull's process reports.
+type Observer interface {
+	Progress
+	// Downloading is called when layers are fetched, of the image ref if that is not empty.
+	Downloading(ref string)
+	// SetAsking says whether the daemon asks the additional layer store for the pull.
+	SetAsking(bool)
 }
 
 // reportReader keeps the reports of one process. The daemon does not trust them.
 type reportReader struct {
-	progress pullObserver
+	progress Observer
 	// lookUp looks layers up in the additional layer store.
-	lookUp  func(storeRequest) (storeReply, error)
+	lookUp  func(LookUp) (Found, error)
 	blobs   map[digest.Digest]bool
-	loaded  []loadedImage
+	loaded  []Loaded
 	lookUps int
 	last    pullReport
 }
 
-func newReportReader(p pullObserver, lookUp func(storeRequest) (storeReply, error)) *reportReader {
+func newReportReader(p Observer, lookUp func(LookUp) (Found, error)) *reportReader {
 	return &reportReader{progress: p, lookUp: lookUp, blobs: map[digest.Digest]bool{}}
 }
 
@@ -54,8 +54,8 @@ func (to *reportReader) take(line []byte) (reply any, err error) {
 		if to.lookUps++; next.LookUp == nil || to.lookUps > 1 {
 			return nil, errors.New("the pull's process sends no request to the additional layer store, or more than one")
 		}
-		to.progress.setAsking(true)
-		defer to.progress.setAsking(false)
+		to.progress.SetAsking(true)
+		defer to.progress.SetAsking(false)
 		return to.lookUp(*next.LookUp)
 	}
 	if err := to.record(next); err != nil {
@@ -73,7 +73,7 @@ func (to *reportReader) record(r pullReport) error {
 		if name, err := reference.ParseNamed(r.Image); err == nil {
 			ref = name.String()
 		}
-		to.progress.downloading(ref)
+		to.progress.Downloading(ref)
 	case reportBlob:
 		if to.blobs[r.Digest] = true; len(to.blobs) > maxReportedBlobs {
 			return fmt.Errorf("more than %d blobs", maxReportedBlobs)
@@ -81,7 +81,7 @@ func (to *reportReader) record(r pullReport) error {
 		if err := r.Digest.Validate(); err != nil {
 			return fmt.Errorf("a blob: %w", err)
 		}
-		to.progress.note(types.ProgressProperties{
+		to.progress.Note(types.ProgressProperties{
 			Event: r.Event, Artifact: types.BlobInfo{Digest: r.Digest, Size: r.Size},
 			Offset: r.Offset, OffsetUpdate: r.OffsetUpdate,
 		})

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // Roles of this test's binary.
@@ -142,7 +143,7 @@ func needLandlock(t *testing.T) {
 func TestFilesOfPull(t *testing.T) {
 	needLandlock(t)
 	dir := t.TempDir()
-	cfg := DefaultConfig()
+	cfg := registry.DefaultConfig()
 	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
 	cfg.Policy, cfg.AuthFile = filepath.Join(dir, "policy.json"), filepath.Join(dir, "auth.json")
 	key, hidden := filepath.Join(dir, "keys/key.gpg"), filepath.Join(dir, "keys/hidden")
@@ -150,7 +151,7 @@ func TestFilesOfPull(t *testing.T) {
 		cfg.Policy: `{"transports":{"docker":{"":[{"keyPaths":["` + key + `"]}]}}}`, cfg.AuthFile: "{}",
 		key: "", hidden: "",
 		cfg.Root + "/rootfs/c/merged/file": "", cfg.Root + "/overlay/l/diff/file": "", cfg.Root + "/tmp/pull-1/file": "",
-		cfg.Root + "/tmp/pull-2/file": "", cfg.Root + "/" + integrityFile: "{}", cfg.RunRoot + "/lock": "",
+		cfg.Root + "/tmp/pull-2/file": "", cfg.Root + "/" + registry.IntegrityFile: "{}", cfg.RunRoot + "/lock": "",
 	} {
 		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600))
 		if err != nil {
@@ -161,7 +162,7 @@ func TestFilesOfPull(t *testing.T) {
 	cases := []struct{ path, want string }{
 		{"/etc/shadow", none}, {"/usr/bin/env", none}, {fmt.Sprintf("/proc/%d/environ", os.Getpid()), absent}, {hidden, none},
 		{"/proc/sys/kernel/core_pattern", absent}, {cfg.Root + "/rootfs/c/merged/file", none},
-		{cfg.Root + "/tmp/pull-2/file", none}, {cfg.Root + "/" + integrityFile, none},
+		{cfg.Root + "/tmp/pull-2/file", none}, {cfg.Root + "/" + registry.IntegrityFile, none},
 		{"/etc/hosts", read}, {cfg.Policy, read}, {cfg.AuthFile, none}, {key, read},
 		{cfg.Root + "/overlay/l/diff/file", both}, {cfg.Root + "/tmp/pull-1/file", both}, {cfg.RunRoot + "/lock", both},
 	}
@@ -230,9 +231,9 @@ func TestLinkTargets(t *testing.T) {
 }
 
 // confinedLines returns the lines that this test's binary prints in a role, restricted as a pull in dir.
-func confinedLines(t *testing.T, cfg Config, dir string, role ...string) []string {
+func confinedLines(t *testing.T, cfg registry.Config, dir string, role ...string) []string {
 	t.Helper()
-	out := runProbe(t, childEnv(pullJob{Config: cfg, Dir: dir}), confineProbe, role...)
+	out := runProbe(t, childEnv(Job{Config: cfg, Dir: dir}), confineProbe, role...)
 	if out.err != nil {
 		t.Fatalf("the process printed %q, %v: %s", out.stdout, out.err, out.stderr)
 	}
@@ -240,10 +241,10 @@ func confinedLines(t *testing.T, cfg Config, dir string, role ...string) []strin
 }
 
 // confinedStore makes the directories of a pull and of a layer.
-func confinedStore(t *testing.T) (cfg Config, dir, layer string) {
+func confinedStore(t *testing.T) (cfg registry.Config, dir, layer string) {
 	t.Helper()
 	temp := t.TempDir()
-	cfg = DefaultConfig()
+	cfg = registry.DefaultConfig()
 	cfg.Root, cfg.RunRoot = filepath.Join(temp, "s"), filepath.Join(temp, "run")
 	dir, layer = cfg.Root+"/tmp/pull-1", cfg.Root+"/overlay/l/diff"
 	for _, made := range []string{dir, layer, cfg.RunRoot} {
@@ -309,12 +310,12 @@ func TestSystemCallsOfPull(t *testing.T) {
 func TestNetworkOfPull(t *testing.T) {
 	cfg, dir, _ := confinedStore(t)
 	for name, c := range map[string]struct {
-		job  pullJob
+		job  Job
 		want []string
 	}{
-		"pull":   {pullJob{}, []string{"yes", "yes", "no"}},
-		"load":   {pullJob{Load: "/a.tar"}, []string{"no", "no", "no"}},
-		"verify": {pullJob{Verify: "1"}, []string{"no", "no", "no"}},
+		"pull":   {Job{}, []string{"yes", "yes", "no"}},
+		"load":   {Job{Load: "/a.tar"}, []string{"no", "no", "no"}},
+		"verify": {Job{Verify: "1"}, []string{"no", "no", "no"}},
 	} {
 		c.job.Config, c.job.Dir = cfg, dir
 		out := runProbe(t, childEnv(c.job), confineProbe, networkProbe)
@@ -349,7 +350,7 @@ func runProbe(t *testing.T, env []string, role string, args ...string) probeOutp
 func TestChildDeath(t *testing.T) {
 	t.Run("panic", func(t *testing.T) {
 		out := runProbe(t, nil, crashProbe)
-		err := childDeath(DefaultConfig(), child.Exit{Err: out.err, Stderr: out.stderr})
+		err := childDeath(registry.DefaultConfig(), child.Exit{Err: out.err, Stderr: out.stderr})
 		if errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "crashed") ||
 			strings.Contains(err.Error(), "pull_memory") || strings.Contains(err.Error(), "goroutine") {
 			t.Errorf("error %v of a panic, want one line that says crashed", err)
@@ -358,7 +359,8 @@ func TestChildDeath(t *testing.T) {
 	t.Run("memory of the garbage collector", func(t *testing.T) {
 		out := runProbe(t, nil, crashProbe) // with the same status
 		const stderr = "SIGSEGV: segmentation violation\nPC=0x437efd m=0 sigcode=1 addr=0x0\n\ngoroutine 0 gp=0x1e234c0"
-		if err := childDeath(DefaultConfig(), child.Exit{Err: out.err, Stderr: stderr}); !errdefs.IsResourceExhausted(err) {
+		err := childDeath(registry.DefaultConfig(), child.Exit{Err: out.err, Stderr: stderr})
+		if !errdefs.IsResourceExhausted(err) {
 			t.Errorf("error %v, want a resource exhausted", err)
 		}
 	})
@@ -367,7 +369,7 @@ func TestChildDeath(t *testing.T) {
 			t.Skip("the race detector needs unlimited memory")
 		}
 		out := runProbe(t, nil, memoryProbe)
-		err := childDeath(DefaultConfig(), child.Exit{Err: out.err, Stderr: out.stderr})
+		err := childDeath(registry.DefaultConfig(), child.Exit{Err: out.err, Stderr: out.stderr})
 		if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "pull_memory") {
 			t.Errorf("error %v without memory, want one that names pull_memory: %.500s", err, out.stderr)
 		}

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"archive/tar"
@@ -30,7 +30,7 @@ import (
 // loader copies the images of a file into storage, in a process like that of a pull: what is in the file is hostile.
 type loader struct {
 	*worker
-	job pullJob
+	job Job
 	out *reporter
 }
 
@@ -259,12 +259,12 @@ func readIndex(root *os.Root) (v1.Index, error) {
 		return v1.Index{}, err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxBlob+1))
+	raw, err := io.ReadAll(io.LimitReader(f, MaxBlob+1))
 	if err != nil {
 		return v1.Index{}, err
 	}
-	if len(raw) > maxBlob {
-		return v1.Index{}, fmt.Errorf("%s has more than %d bytes", v1.ImageIndexFile, maxBlob)
+	if len(raw) > MaxBlob {
+		return v1.Index{}, fmt.Errorf("%s has more than %d bytes", v1.ImageIndexFile, MaxBlob)
 	}
 	var index v1.Index
 	if err := json.Unmarshal(raw, &index); err != nil {
@@ -377,7 +377,7 @@ func (l *loader) copyLoaded(ctx context.Context, job copyJob, names []reference.
 	if err != nil {
 		return err
 	}
-	done := &loadedImage{ID: stored.ID}
+	done := &Loaded{ID: stored.ID}
 	for _, name := range names {
 		done.Names = append(done.Names, name.String())
 	}

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"context"
@@ -14,21 +14,21 @@ import (
 	"github.com/podd-project/podd/image/layers"
 )
 
-// refetchedPrefix begins the names of files in a pull's directory, which have a layer that was fetched again. The id of
+// RefetchedPrefix begins the names of files in a pull's directory, which have a layer that was fetched again. The id of
 // the layer follows.
-const refetchedPrefix = "refetched-"
+const RefetchedPrefix = "refetched-"
 
 // refetch fetches the corrupt layers of a copied image again, into files for repair, in a pull's process: the copy has
 // skipped them because they exist.
 func (w *worker) refetch(ctx context.Context, job copyJob, img *storage.Image, corrupt []string) error {
-	chain, err := chainOf(w.storage, img)
+	chain, err := ChainOf(w.storage, img)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(chain, func(id string) bool { return slices.Contains(corrupt, id) }) {
 		return nil
 	}
-	blobs, err := layersOfChain(w.storage, img.ID, chain)
+	blobs, err := LayersOfChain(w.storage, img.ID, chain)
 	if err != nil {
 		return err
 	}
@@ -50,10 +50,10 @@ func (w *worker) refetch(ctx context.Context, job copyJob, img *storage.Image, c
 
 // refetchLayer downloads the blob of a layer into a file in the pull's directory and checks its digest.
 func (w *worker) refetchLayer(
-	ctx context.Context, source types.ImageSource, blob types.BlobInfo, id string, out progressSink,
+	ctx context.Context, source types.ImageSource, blob types.BlobInfo, id string, out Progress,
 ) error {
-	out.note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: blob}) // it was reported present
-	file, err := os.OpenFile(filepath.Join(w.temp, refetchedPrefix+id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	out.Note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: blob}) // it was reported present
+	file, err := os.OpenFile(filepath.Join(w.temp, RefetchedPrefix+id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -61,6 +61,6 @@ func (w *worker) refetchLayer(
 	if most < 0 { // old manifests have no sizes
 		most = w.cfg.MaxImageBytes
 	}
-	from := layers.Download{Source: source, Blob: blob, Most: most, Note: out.note}
+	from := layers.Download{Source: source, Blob: blob, Most: most, Note: out.Note}
 	return errors.Join(from.Write(ctx, file), file.Close())
 }

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"bytes"
@@ -72,7 +72,7 @@ func (r *rememberingSource) GetBlob(
 	ctx context.Context, blob types.BlobInfo, cache types.BlobInfoCache,
 ) (io.ReadCloser, int64, error) {
 	configs := []string{v1.MediaTypeImageConfig, manifest.DockerV2Schema2ConfigMediaType}
-	if !slices.Contains(configs, blob.MediaType) || blob.Size < 0 || blob.Size > maxBlob {
+	if !slices.Contains(configs, blob.MediaType) || blob.Size < 0 || blob.Size > MaxBlob {
 		return r.ImageSource.GetBlob(ctx, blob, cache)
 	}
 	r.mu.Lock()
@@ -82,7 +82,7 @@ func (r *rememberingSource) GetBlob(
 		if err != nil {
 			return nil, 0, err
 		}
-		raw, err := io.ReadAll(io.LimitReader(body, maxBlob+1)) // the library compares its digest
+		raw, err := io.ReadAll(io.LimitReader(body, MaxBlob+1)) // the library compares its digest
 		if err := errors.Join(err, body.Close()); err != nil {
 			return nil, 0, err
 		}

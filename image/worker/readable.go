@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"debug/elf"
@@ -51,7 +51,7 @@ func libraryPaths() []string {
 }
 
 // readablePaths returns what the configuration names: files anywhere, for a pull's process to read.
-func readablePaths(c Config) []string {
+func readablePaths(c registry.Config) []string {
 	paths := []string{c.RegistriesConf, c.RegistriesConfDir(), c.Policy, os.Getenv("SSL_CERT_FILE")}
 	certificates := filepath.SplitList(os.Getenv("SSL_CERT_DIR"))
 	paths = slices.Concat(paths, certificates, registry.PolicyPaths(c.Policy))

@@ -1,4 +1,4 @@
-package image
+package worker
 
 import (
 	"archive/tar"
@@ -12,29 +12,9 @@ import (
 	"github.com/vbatts/tar-split/tar/asm"
 	"github.com/vbatts/tar-split/tar/storage"
 	"go.podman.io/image/v5/manifest"
-)
 
-// FuzzConfig: a configuration that passes the check costs no more than it may.
-func FuzzConfig(f *testing.F) {
-	for _, s := range []string{
-		`{}`, `{"config":{"Volumes":{"/a":{}},"Env":["A=b"],"User":"1:2","WorkingDir":"/x","Cmd":["c"]}}`,
-		`{"os":"linux","architecture":"amd64","config":{"Labels":{"a":"b"},"ExposedPorts":{"80/tcp":{}}}}`,
-		`[]`, `{"config":null}`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		var config v1.Image
-		if json.Unmarshal(raw, &config) != nil || checkConfig(&config.Config) != nil {
-			return
-		}
-		out, err := json.Marshal(config.Config)
-		const most = 6 * 256 << 10 // a byte can take six in JSON
-		if err != nil || len(out) > most {
-			t.Errorf("a configuration of %d bytes passes (%v), want at most %d", len(out), err, most)
-		}
-	})
-}
+	"github.com/podd-project/podd/image/registry"
+)
 
 // FuzzManifest: what the store and the library read of a manifest or list does not panic.
 func FuzzManifest(f *testing.F) {
@@ -53,14 +33,14 @@ func FuzzManifest(f *testing.F) {
 			t.Errorf("%d platforms, want at most %d", len(got), maxPlatforms)
 		}
 		if manifest.MIMETypeIsMultiImage(mime) {
-			_ = checkList(storeWith(Config{}).systemContext(), raw, mime) // most are no list
+			_ = checkList(registry.Config{}.SystemContext(""), raw, mime) // most are no list
 			return
 		}
 		man, err := manifest.FromBlob(raw, mime)
 		if err != nil {
 			return
 		}
-		boundedAnnotations(annotations(man))
+		Annotations(man)
 		_, _ = man.ConfigInfo(), man.LayerInfos()
 	})
 }
@@ -132,3 +112,27 @@ func layerSeeds(f *testing.F) (seeds [][]byte) {
 	}
 	return append(seeds, nil, []byte("no tar"), make([]byte, 1024))
 }
+
+// FuzzConfig: a configuration that passes the check costs no more than it may.
+func FuzzConfig(f *testing.F) {
+	for _, s := range []string{
+		`{}`, `{"config":{"Volumes":{"/a":{}},"Env":["A=b"],"User":"1:2","WorkingDir":"/x","Cmd":["c"]}}`,
+		`{"os":"linux","architecture":"amd64","config":{"Labels":{"a":"b"},"ExposedPorts":{"80/tcp":{}}}}`,
+		`[]`, `{"config":null}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var config v1.Image
+		if json.Unmarshal(raw, &config) != nil || CheckConfig(&config.Config) != nil {
+			return
+		}
+		out, err := json.Marshal(config.Config)
+		const most = 6 * 256 << 10 // a byte can take six in JSON
+		if err != nil || len(out) > most {
+			t.Errorf("a configuration of %d bytes passes (%v), want at most %d", len(out), err, most)
+		}
+	})
+}
+
+const zeros = "0000000000000000000000000000000000000000000000000000000000000000"

@@ -1,0 +1,25 @@
+package image
+
+import (
+	"os"
+
+	"go.podman.io/storage/pkg/reexec"
+
+	"github.com/podd-project/podd/image/child"
+	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
+)
+
+// Init must be the first call in the main function of a program that opens a Store, which must end if it returns true:
+// pulls and the unpacking of layers run in processes of the same program.
+func Init() bool {
+	worker.Register()
+	registry.Register()
+	reexec.Register(storeCommand, func() {
+		if err := runStoreJob(os.Stdin, os.Stdout); err != nil {
+			child.Fail(err)
+		}
+		os.Exit(0)
+	})
+	return reexec.Init()
+}

@@ -1,0 +1,18 @@
+package image
+
+import (
+	"context"
+
+	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
+)
+
+// runWorker does a job in a confined process, and looks layers up for it.
+func (s *Store) runWorker(
+	ctx context.Context, job worker.Job, c *registry.PullConfig, p worker.Observer,
+) (worker.Result, error) {
+	return worker.Run(ctx, job, c, worker.Daemon{
+		Log: s.log, Progress: p,
+		LookUp: func(r worker.LookUp) (worker.Found, error) { return s.answerLookUp(ctx, job.Ref, r) },
+	})
+}
