@@ -33,8 +33,8 @@ var (
 // ErrStalled is the cause of a pull that its stall watch ended.
 var ErrStalled = errors.New("the registry sent too little for too long")
 
-// ErrAbandoned is the cause of a pull that no caller waited for any more.
-var ErrAbandoned = errors.New("no caller waits for this pull any more")
+// ErrAbandoned is the cause of a pull that has lost its last caller.
+var ErrAbandoned = errors.New("no caller waits for this pull")
 
 // ErrClosing is the cause of a pull that Store.Close ended.
 var ErrClosing = errors.New("the image store is closing")
@@ -195,7 +195,7 @@ func isNetwork(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// hidden are what no error may have, and what it has instead. A quoted text may contain escaped quotes.
+// hidden lists patterns that must not appear in errors, with their replacements. A quoted text may have escaped quotes.
 // They are compiled when there is an error: the program starts itself for every layer of a pull.
 var hidden = sync.OnceValue(func() []hiding {
 	return []hiding{

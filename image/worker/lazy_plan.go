@@ -128,7 +128,7 @@ func (p *lazyPlan) isTooLarge() bool {
 	return false
 }
 
-// isCorrupt reports whether the image would have a corrupt layer. Then no layer of it is lazy any more.
+// isCorrupt reports whether the image would have a corrupt layer. Then none of its layers is lazy.
 func (p *lazyPlan) isCorrupt() bool {
 	if !slices.ContainsFunc(p.chain, func(l layers.Layer) bool { return slices.Contains(p.corrupt, l.ID) }) {
 		return false

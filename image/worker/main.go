@@ -41,7 +41,7 @@ const (
 	idleEnv      = "PODD_IDLE"       // Job.Idle
 )
 
-// Limits of a pull's process beside those of Config.
+// Limits of a pull's process in addition to those of the configuration.
 const (
 	maxPullCPU       = 2 * 60 * 60 // seconds
 	maxPullOpenFiles = 4096

@@ -35,7 +35,7 @@ type transferJob struct {
 }
 
 // transfer copies job.ref into storage, in a pull's process. The manifest is fetched once: the image that passed the
-// platform check is the image that is copied, even if the tag moves meanwhile; that of a variant is fetched by digest.
+// platform check is the image that is copied, even if the tag moves; that of a variant is fetched by digest.
 func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (Result, error) {
 	remote, err := docker.NewReference(job.ref)
 	if err != nil {

@@ -66,7 +66,7 @@ func limitUnpacking() error {
 	return nil
 }
 
-// limitShare bounds the memory of a process that unpacks beside others, in bytes. Above it the garbage collector works
+// limitShare bounds the memory of a process that unpacks next to others, in bytes. Above it the garbage collector works
 // harder; the hard limit is higher. Zero: unlimited.
 func limitShare(most uint64) error {
 	if most > 0 {
