@@ -41,7 +41,7 @@ type Files struct {
 	ShmSize int
 }
 
-// Request is what a pod's files are made from.
+// Request has the inputs of a pod's files.
 type Request struct {
 	Config *cri.PodSandboxConfig
 	// Hostname is the pod's, unless it uses the node's network.
@@ -52,7 +52,8 @@ type Request struct {
 	MountLabel string
 }
 
-// Write writes the files of a new pod and mounts what they are on. Unmount and Remove undo it, however far it got.
+// Write writes the files of a new pod and mounts the filesystems that hold them. Unmount and Remove undo it, even if it
+// failed halfway.
 func (f Files) Write(ctx context.Context, pod string, r Request) error {
 	if err := os.MkdirAll(f.Layout.PodRun(pod), 0o700); err != nil {
 		return err

@@ -72,8 +72,9 @@ func (f Files) CheckShm(ctx context.Context, pod string, config *cri.PodSandboxC
 	return f.walkShm(ctx, pod, func(*os.Root, string) error { return nil })
 }
 
-// SaveShm writes what is in /dev/shm of a pod as a tar archive: files and directories with owners, modes and times.
-// Anything else is errdefs.ErrFailedPrecondition. Containers may change the directory meanwhile, and put links into it.
+// SaveShm writes the contents of a pod's /dev/shm as a tar archive: files and directories with owners, modes and times.
+// Anything else is errdefs.ErrFailedPrecondition. Containers may change the directory concurrently, and put links into
+// it.
 func (f Files) SaveShm(ctx context.Context, pod string, w io.Writer) error {
 	t := tar.NewWriter(w)
 	err := f.walkShm(ctx, pod, func(root *os.Root, name string) error { return saveShmFile(ctx, t, root, name) })
@@ -83,7 +84,7 @@ func (f Files) SaveShm(ctx context.Context, pod string, w io.Writer) error {
 	return t.Close()
 }
 
-// walkShm calls visit for each file and directory, a directory before what is in it; for /dev/shm itself, as ".", only
+// walkShm calls visit for each file and directory, a directory before its contents; for /dev/shm itself, as ".", only
 // if it was changed.
 func (f Files) walkShm(ctx context.Context, pod string, visit func(root *os.Root, name string) error) error {
 	root, err := os.OpenRoot(f.shm(pod))
@@ -113,7 +114,7 @@ type shmWalk struct {
 	visit func(root *os.Root, name string) error
 }
 
-// dir visits what is in a directory. What a container removes meanwhile is left out.
+// dir visits the contents of a directory. Files that a container removes concurrently are left out.
 func (w *shmWalk) dir(dir string) error {
 	names, err := w.names(dir)
 	for _, name := range names {
@@ -144,7 +145,7 @@ func (w *shmWalk) file(name string) error {
 	return w.dir(name)
 }
 
-// names lists a directory, which may have any number of files, up to what is left.
+// names lists a directory, which may have any number of files, up to the remaining limit.
 func (w *shmWalk) names(dir string) ([]string, error) {
 	d, err := w.root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -202,7 +203,7 @@ func saveShmFile(ctx context.Context, t *tar.Writer, root *os.Root, name string)
 		return err
 	}
 	if _, err = io.CopyN(t, shmReader{ctx, f}, h.Size); errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: a container that is not saved has truncated %.100q meanwhile",
+		return fmt.Errorf("%w: %.100q was truncated during the save by a container that is not saved",
 			errdefs.ErrFailedPrecondition, name)
 	}
 	return err
@@ -280,7 +281,7 @@ func (r *shmRestore) setTimes() error {
 	return errors.Join(errs...)
 }
 
-// check bounds what the archive can ask for. Its headers could describe files with holes, larger than itself.
+// check enforces the limits on the archive. Its headers could describe files with holes, larger than itself.
 func (r *shmRestore) check(name string, size int64) error {
 	if r.files--; r.files < 0 {
 		return fmt.Errorf("%w: more than %d files", errdefs.ErrFailedPrecondition, maxShmFiles)
@@ -292,7 +293,7 @@ func (r *shmRestore) check(name string, size int64) error {
 	return checkShmName(name)
 }
 
-// file makes one file. root refuses names that lead out of it; a directory comes before what is in it.
+// file makes one file. root refuses names that lead out of it; a directory comes before its contents.
 func (r *shmRestore) file(h *tar.Header, content io.Reader) error {
 	name := filepath.Clean(h.Name)
 	err := r.check(name, h.Size)

@@ -28,7 +28,7 @@ type Mounter interface {
 	// Mount mounts a new filesystem on path, a directory that it makes if need be. No program in it can be run, and no
 	// device opened.
 	Mount(ctx context.Context, path string, fs Tmpfs) error
-	// Unmount removes all mounts on path; an absent mount is no error.
+	// Unmount removes all mounts on path; an absent mount is not an error.
 	Unmount(ctx context.Context, path string) error
 }
 
