@@ -22,7 +22,7 @@ func (r Request) WriteClaim() error {
 	return nil
 }
 
-// Claimed returns the pin file, mounted or not, that the link claim names, "" if there is no such link or no such file.
+// Claimed returns the pin file, mounted or not, that the link claim names, "" if either does not exist.
 func Claimed(claim string) string {
 	pin, err := os.Readlink(claim)
 	if err != nil {

@@ -54,8 +54,8 @@ func flags(kinds []kind) (f int) {
 	return f
 }
 
-// Pin creates the namespaces of r, pins them, and sets the hostname and the sysctls in them. On error it undoes what it
-// has done. Existing pin files are leftovers of a crash; they are unpinned first. A request without namespaces is only
+// Pin creates the namespaces of r, pins them, and sets the hostname and the sysctls in them. On error it undoes its
+// changes. Existing pin files are leftovers of a crash; they are unpinned first. A request without namespaces is only
 // validated.
 //
 // Errors: errdefs.ErrInvalidArgument for a request that can never succeed; nothing has been changed then.

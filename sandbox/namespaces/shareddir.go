@@ -13,9 +13,9 @@ import (
 // lockPoll is the time between two attempts to lock a directory that another program has locked.
 const lockPoll = 10 * time.Millisecond
 
-// shareDir makes dir (0755) and a shared mount of itself, as `ip netns add` does with /var/run/netns. What is mounted
-// in it then appears in every mount namespace that has a copy of it (HostToContainer), before and after. A directory
-// that is a mount already only becomes shared.
+// shareDir makes dir (0755) and a shared mount of itself, as `ip netns add` does with /var/run/netns. Mounts in it then
+// appear in every mount namespace that has a copy of it (HostToContainer), before and after. A directory that is a
+// mount already only becomes shared.
 //
 // ip netns takes the same lock on the directory: two programs that bind it at the same time would double its mounts
 // each time.
@@ -24,7 +24,7 @@ func shareDir(ctx context.Context, dir string) error {
 		return fmt.Errorf("create directory of network namespaces: %w", err)
 	}
 	err := makeShared(dir)
-	if !errors.Is(err, unix.EINVAL) { // it is no mount point
+	if !errors.Is(err, unix.EINVAL) { // dir is not a mount point
 		return err
 	}
 	lock, err := os.Open(dir)

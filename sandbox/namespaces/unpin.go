@@ -15,9 +15,9 @@ import (
 // maxStacked bounds how many mounts are removed from one pin file. Pin never makes more than one.
 const maxStacked = 64
 
-// Unpin unmounts and removes pin files; a namespace ends when nothing else uses it. An absent file is no error. All
-// paths are tried, and the errors are joined. A file that is not an empty regular file once it is unmounted is no pin
-// and is left alone: errdefs.ErrFailedPrecondition.
+// Unpin unmounts and removes pin files; a namespace ends when nothing else uses it. An absent file is not an error. All
+// paths are tried, and the errors are joined. A file that is not an empty regular file once it is unmounted is not a
+// pin and is left alone: errdefs.ErrFailedPrecondition.
 //
 // Other mount namespaces may have copies of the pin, by propagation or because they were created while it existed. When
 // the file is removed the kernel detaches all of them (Linux 3.18), so they do not keep the namespace alive.

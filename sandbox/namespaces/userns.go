@@ -90,8 +90,8 @@ func (p *Pinner) asOwner(uids []specs.LinuxIDMapping, f func() error) (err error
 	if !ok {
 		return invalid("the user namespace maps no root, which must own its sysctls")
 	}
-	// When a thread changes its effective user the kernel disables core dumps and ptrace for the whole process. They are
-	// enabled again below, by one thread at a time, when no thread has that user any more.
+	// When a thread changes its effective user the kernel disables core dumps and ptrace for the whole process. They
+	// are enabled again below, by one thread at a time, when no thread has that user any longer.
 	p.userMu.Lock()
 	defer p.userMu.Unlock()
 	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)

@@ -67,7 +67,7 @@ func (r Request) checkMappings() error {
 	return checkMapping("gid", r.GIDs)
 }
 
-// checkMapping refuses what the kernel would refuse with EINVAL.
+// checkMapping rejects mappings that the kernel would reject with EINVAL.
 func checkMapping(what string, maps []specs.LinuxIDMapping) error {
 	if len(maps) == 0 || len(maps) > maxMappings {
 		return invalid("a user namespace needs 1 to %d %s mappings, not %d", maxMappings, what, len(maps))
