@@ -159,7 +159,7 @@ func (a adjuster) mounts(list []*api.Mount) {
 	}
 }
 
-// propagate raises the propagation of the root filesystem to what a mount needs.
+// propagate raises the propagation of the root filesystem as far as a mount requires.
 func (a adjuster) propagate(mount string) {
 	root := &a.s.Linux.RootfsPropagation
 	if mount == "rshared" || mount == "rslave" && *root != "rshared" {
@@ -195,7 +195,7 @@ func (a adjuster) namespaces(list []*api.LinuxNamespace) {
 	}
 }
 
-// kernel sets what has one field each.
+// kernel applies the adjustments that map to a single field.
 func (a adjuster) kernel(linux *api.LinuxContainerAdjustment) {
 	l, p := a.s.Linux, a.s.Process
 	if score := linux.GetOomScoreAdj(); score != nil {

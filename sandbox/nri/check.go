@@ -150,7 +150,7 @@ func checkHandler(c Creation, adj *api.ContainerAdjustment) error {
 		"linux.memory_policy": linux.GetMemoryPolicy() != nil, "linux.oom_score_adj": linux.GetOomScoreAdj() != nil,
 	}
 	if c.Handler.OwnKernel {
-		const why = "the runtime handler has a kernel of its own, to which it does not apply"
+		const why = "the runtime handler has its own kernel, to which it does not apply"
 		if err := refuse(why, cgroup, kernel); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// Values of on_failure; "" is what the plugin itself asks for, see NRI's FailurePolicy.
+// Values of on_failure; "" is the plugin's own choice, see NRI's FailurePolicy.
 const (
 	refuseOnFailure   = "refuse"
 	continueOnFailure = "continue"
@@ -30,7 +30,7 @@ type Config struct {
 
 // PluginTable is one table [nri.plugins.NAME].
 type PluginTable struct {
-	OnFailure string `toml:"on_failure" comment:"What happens if the plugin does not answer a request in time, or breaks the protocol. refuse: the request fails, and a plugin that was too slow stays connected. continue: the request proceeds without the plugin, which is disconnected. Empty: what the plugin asks for; continue, if it asks for nothing."`
+	OnFailure string `toml:"on_failure" comment:"What happens if the plugin does not answer a request in time, or breaks the protocol. refuse: the request fails, and a plugin that was too slow stays connected. continue: the request proceeds without the plugin, which is disconnected. Empty: the plugin's own choice, by default continue."`
 }
 
 // Validator is the [nri.validator] section. The keys are those of containerd's default validator.

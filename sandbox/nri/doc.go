@@ -6,7 +6,7 @@
 // other containers go through Engine. Package sandbox and cmd call it.
 //
 // The protocol, its types and the merging of adjustments with their conflicts are the library's. Its dispatch is not
-// used, because it holds one lock during every call of every plugin. Here each plugin has a queue of its own: it gets
-// one call at a time, in the order of events, each with a deadline. Events that no one waits for, such as the stop and
-// the removal of a container, are put into the queue and nothing more.
+// used, because it holds one lock during every call of every plugin. Here each plugin has a separate queue: it gets one
+// call at a time, in the order of events, each with a deadline. Events that no one waits for, such as the stop and the
+// removal of a container, are only put into the queue.
 package nri

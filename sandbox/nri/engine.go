@@ -15,7 +15,7 @@ type Creation struct {
 	Container record.ContainerView
 	// Spec becomes config.json. It is changed in place.
 	Spec *specs.Spec
-	// Handler and Facts are what the runtime handler and the machine can do.
+	// Handler and Facts are the features of the runtime handler and of the machine.
 	Handler spec.Handler
 	Facts   spec.Facts
 	// InjectCDI adds devices of the Container Device Interface by their qualified names.

@@ -54,7 +54,7 @@ func (p *Plugins) PostContainer(t lifecycle.EventType, c record.ContainerView) {
 		case lifecycle.Started:
 			p.postContainer(one, api.Event_POST_START_CONTAINER, c, o.message)
 		case lifecycle.Stopped, lifecycle.Deleted:
-			if !o.stopped { // also if its creation failed: plugins free what they gave it
+			if !o.stopped { // also if its creation failed: plugins free its resources
 				p.postContainer(one, api.Event_STOP_CONTAINER, c, o.message)
 			}
 		}

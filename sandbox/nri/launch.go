@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// launchDelay is the time after which a plugin that has ended is started again; it doubles up to maxLaunchDelay.
+	// launchDelay is the time after which a plugin that exited is restarted; it doubles up to maxLaunchDelay.
 	launchDelay    = time.Second
 	maxLaunchDelay = time.Minute
 	// launchedWell is stable running time: it resets the delay.
@@ -88,7 +88,7 @@ func readProgramDir(dir string) ([]os.DirEntry, error) {
 	return os.ReadDir(dir)
 }
 
-// checkOwner refuses a file or directory that others than podd's own user, root, can change.
+// checkOwner rejects a file or directory that anyone but podd's user, root, can modify.
 func checkOwner(path string, info fs.FileInfo) error {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Geteuid() || info.Mode()&0o022 != 0 {
 		return fmt.Errorf("%w: %s must belong to root and be writable by root only", errdefs.ErrPermissionDenied, path)
@@ -127,7 +127,7 @@ func (p *Plugins) keepRunning(ctx context.Context, one *launch) {
 			return
 		}
 		p.setLaunchError(one, err)
-		p.log.WithError(err).WithField("nri_plugin", one.name).Error("NRI plugin has ended, starting it again")
+		p.log.WithError(err).WithField("nri_plugin", one.name).Error("NRI plugin exited, restarting it")
 		if time.Since(start) > launchedWell {
 			delay = launchDelay
 		}
@@ -163,7 +163,7 @@ func (p *Plugins) runProgram(ctx context.Context, one *launch) error {
 		<-plugin.closed
 		err = plugin.reason
 	}
-	running.Kill() // it may have ended
+	running.Kill() // it may have exited
 	return errors.Join(err, <-ended)
 }
 
@@ -216,8 +216,8 @@ func (p *Plugins) start(one *launch) (*subprocess.Process, net.Conn, error) {
 	}
 	output := &lineLog{log: p.log.WithField("nri_plugin", one.name)}
 	cmd.Stdout, cmd.Stderr = output, output
-	// The kernel kills the program when the thread that started it ends, also if podd is killed: the next podd starts it
-	// anew.
+	// The kernel kills the program when the thread that started it ends, even if podd is killed. The next podd restarts
+	// it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	running, err := subprocess.Start(cmd)
 	if err != nil {

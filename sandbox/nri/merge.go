@@ -17,10 +17,10 @@ import (
 )
 
 // The library merges the answers of plugins in adaptation.Adaptation, which holds its lock during all calls. So each
-// request gets an Adaptation of its own, whose plugins are functions that call the real ones: its merging, its rules
-// for conflicts and its validation are used, and its lock is shared with no other request.
+// request gets its own Adaptation, whose plugins are functions that call the real ones: its merging, its rules for
+// conflicts and its validation are used, and its lock is not shared with other requests.
 
-// neverTimeout is what the library waits for a plugin's function, which has its own, shorter limits.
+// neverTimeout is the library's timeout for a plugin's function, which has its own, shorter limits.
 const neverTimeout = time.Hour
 
 // merge is one request to several plugins.
@@ -30,8 +30,8 @@ type merge struct {
 	owners *api.OwningPlugins
 	// evict are the containers that plugins want to be stopped.
 	evict []*api.ContainerEviction
-	// removed are the names of variables and the paths of devices that plugins remove: the library loses those that the
-	// container has by itself.
+	// removed are the names of variables and the paths of devices that plugins remove: the library drops removals of
+	// the container's own entries.
 	removedEnv, removedDevices []string
 	// err is the first error of a plugin.
 	err error
@@ -41,7 +41,7 @@ type merge struct {
 }
 
 // opaque keeps err for the caller and returns one with its text. The library would take an error that wraps a timeout
-// or a lost connection for one of its own transport, apply the plugin's policy to it, and proceed.
+// or a lost connection for an error of its transport, apply the plugin's policy to it, and proceed.
 func (m *merge) opaque(err error) error {
 	if err == nil {
 		return nil
@@ -54,7 +54,8 @@ func (m *merge) opaque(err error) error {
 	return errors.New(err.Error())
 }
 
-// refusal returns why the request is refused, of the errors of plugins and of the library, which have no kind.
+// refusal returns the error to refuse the request with: the first plugin's, else the library's as
+// ErrFailedPrecondition.
 func (m *merge) refusal(err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +102,7 @@ func (m *merge) noteOwners(_ context.Context, r *api.ValidateContainerAdjustment
 }
 
 // function is the plugin as the library calls it. It gets copies of requests: the library changes them for the next
-// plugin, while this one may still be read if its plugin is slow.
+// plugin, while a slow plugin may still be reading this one.
 func (m *merge) function(p *plugin) *builtin.BuiltinPlugin {
 	return &builtin.BuiltinPlugin{Base: p.base, Index: p.index, Handlers: builtin.BuiltinHandlers{
 		CreateContainer: func(ctx context.Context, r *api.CreateContainerRequest) (*api.CreateContainerResponse, error) {
@@ -163,7 +164,7 @@ func (m *merge) noteRemovals(a *api.ContainerAdjustment) {
 	}
 }
 
-// complete returns what the plugins together adjust: the library's result without empty parts, and with the removals.
+// complete returns the combined adjustment: the library's result without empty parts, and with the removals.
 func (m *merge) complete(a *api.ContainerAdjustment) *api.ContainerAdjustment {
 	if a = a.Strip(); a == nil {
 		a = &api.ContainerAdjustment{}
@@ -181,7 +182,7 @@ func (m *merge) complete(a *api.ContainerAdjustment) *api.ContainerAdjustment {
 	return a
 }
 
-// fieldsOf returns the names of the fields that plugins own of a container, by plugin.
+// fieldsOf returns the names of the container's fields that each plugin owns.
 func fieldsOf(owners *api.OwningPlugins, id string) map[string][]string {
 	fields := map[string][]string{}
 	add := func(plugin string, field int32) {

@@ -31,7 +31,7 @@ type Plugins struct {
 	mu sync.Mutex // guards the rest; it is not held during a call of a plugin or of the engine
 	// engine is nil until Run.
 	engine Engine
-	// pods and containers are those that plugins know of, by id. Which these are and who is told of an event is decided
+	// pods and containers are those that plugins know of, by id. Both they and the receivers of an event are chosen
 	// with the lock held, so that a plugin that joins misses no event and gets none twice.
 	pods, containers map[string]*object
 	// plugins are those that have joined, in the order in which they are asked.
@@ -135,7 +135,7 @@ func (p *Plugins) description(c record.ContainerView) *api.Container {
 }
 
 // join adds a plugin that is configured, unless it has disconnected: leave may have been called already. Its first call
-// is its synchronisation with what is known at this moment; all later events follow in its queue.
+// is its synchronisation with the pods and containers known at this moment; all later events follow in its queue.
 func (p *Plugins) join(one *plugin) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -46,8 +46,8 @@ type plugin struct {
 	log                  logrus.FieldLogger
 	stats                *stats
 
-	// vanished are the pods and containers that were known when the plugin joined, and gone when it was synchronised: it
-	// is not told of their end. Only the worker uses it.
+	// vanished are the pods and containers that were known when the plugin joined, and gone when it was synchronised:
+	// it does not get the events of their end. Only the worker uses it.
 	vanished map[string]bool
 
 	calls   chan *call
@@ -154,8 +154,8 @@ type failure struct{ err error }
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// isFailure reports whether err is none of the errors that a plugin answers with, which are gRPC statuses. Two of them
-// are the library's: an answer that is too large is a failure, a request that is too large is not the plugin's.
+// isFailure reports whether err is not an answer of the plugin, which would be a gRPC status. Two of them are the
+// library's: an answer that is too large is a failure, a request that is too large is not the plugin's.
 func isFailure(err error) bool {
 	if err == nil || isTooLarge(err) {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// maxDescription bounds what describes a container and its pod to plugins, in bytes: a message of the protocol holds
-// 4 MiB, and a plugin that gets a larger one would be taken for one that has failed.
+// maxDescription bounds the description of a container and its pod for plugins, in bytes: a message of the protocol
+// holds 4 MiB, and a plugin that gets a larger one would be taken for one that has failed.
 const maxDescription = 3 << 20
 
 // checkSize refuses a container that cannot be described to plugins: errdefs.ErrInvalidArgument.
@@ -24,13 +24,13 @@ func checkSize(pod *api.PodSandbox, c *api.Container) error {
 	return nil
 }
 
-// bounded returns what describes a container that was created while there was no plugin: if it is too large, only what
-// the container is and what the kernel enforces.
+// bounded returns the description of a container that was created while there was no plugin. If it is too large, it has
+// only the container's identity and the limits that the kernel enforces.
 func (p *Plugins) bounded(c record.ContainerView, msg *api.Container) *api.Container {
 	if checkSize(podMessage(c.Pod), msg) == nil {
 		return msg
 	}
-	p.log.WithField("container", c.ID).Warn("a container is too large for a message to NRI plugins: they are not told " +
+	p.log.WithField("container", c.ID).Warn("container is too large for a message to NRI plugins: they do not get " +
 		"its environment, arguments, mounts, labels and annotations")
 	return &api.Container{
 		Id: msg.GetId(), PodSandboxId: msg.GetPodSandboxId(), Name: msg.GetName(), CreatedAt: msg.GetCreatedAt(),

@@ -12,8 +12,8 @@ import (
 // chunkBytes bounds one message of a synchronisation. The protocol's limit is 4 MiB.
 const chunkBytes = 2 << 20
 
-// synchronize tells a plugin that joins of the pods and containers among the given ids that still exist, and makes the
-// updates that it asks for.
+// synchronize sends a new plugin those of the given pods and containers that still exist, and makes the updates that it
+// asks for.
 func (p *Plugins) synchronize(ctx context.Context, one *plugin, pods, containers map[string]*object) error {
 	podMessages, containerMessages := p.existing(pods, containers)
 	one.vanished = map[string]bool{}
@@ -37,7 +37,7 @@ func (p *Plugins) synchronize(ctx context.Context, one *plugin, pods, containers
 			return err
 		}
 		if i < len(requests)-1 && (!reply.GetMore() || len(reply.GetUpdate()) > 0) {
-			err := fmt.Errorf("%w: the plugin cannot be synchronized in parts, and there is more than fits one message",
+			err := fmt.Errorf("%w: the plugin does not support partial synchronization, and the state exceeds one message",
 				errdefs.ErrFailedPrecondition)
 			one.close(err)
 			return err

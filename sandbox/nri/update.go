@@ -155,8 +155,8 @@ func (p *Plugins) endCreation(id string, o *object) {
 	go p.makePostponed(id, o)
 }
 
-// makePostponed makes the updates that waited for the creation of a container. Those that are asked for meanwhile wait
-// for these, so that all are made in order.
+// makePostponed makes the updates that waited for the creation of a container. Later updates wait for these, so that
+// all are made in order.
 func (p *Plugins) makePostponed(id string, o *object) {
 	for {
 		p.mu.Lock()
