@@ -22,7 +22,7 @@ type Cgroups interface {
 
 // Reader reads the usage of one cgroup, or of what takes its place. All errors are errdefs.ErrNotFound when it is gone.
 type Reader interface {
-	// Path is empty for a container without a cgroup of its own.
+	// Path is empty for a container without its own cgroup.
 	Path() string
 	Read() (cgroups.Usage, error)
 	Details() (cgroups.Details, error)

@@ -25,7 +25,7 @@ const (
 	detailsAsked = 5 * time.Minute
 )
 
-// Config is what a Collector needs.
+// Config has the dependencies and settings of a Collector.
 type Config struct {
 	// Interval is the time between two rounds of Run.
 	Interval time.Duration
@@ -46,7 +46,7 @@ type Collector struct {
 	probes map[probeKey]measurable
 }
 
-// probeKey is what a probe measures: a container, or a part of a pod.
+// probeKey identifies the subject of a probe: a container, or a part of a pod.
 type probeKey struct{ kind, id string }
 
 // The kinds of probes.
@@ -169,7 +169,7 @@ func probeOf[T any](c *Collector, key probeKey, make func() gauge[T]) *probe[T] 
 		switch {
 		case errdefs.IsNotFound(err): // removed, or not there yet
 			return 0
-		case !errdefs.IsFailedPrecondition(err): // that is a pod without a cgroup of its own
+		case !errdefs.IsFailedPrecondition(err): // a pod without its own cgroup
 			report(err)
 		}
 		return c.cfg.Interval
@@ -252,7 +252,7 @@ func (c *Collector) refresh(ctx context.Context, probes []measurable, want Want)
 }
 
 // measureAll closes the channel when all probes have measured or ctx has ended. A stuck one keeps its goroutine until
-// the kernel answers; the others continue, and it is not measured again meanwhile.
+// the kernel answers; the others continue, and it is not measured again before that.
 func measureAll(ctx context.Context, probes []measurable, want Want) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

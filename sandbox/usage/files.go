@@ -19,7 +19,7 @@ const (
 	fileBatch = 1000
 )
 
-// OpenFiles is what the processes of a cgroup have open.
+// OpenFiles counts the open files of the processes of a cgroup.
 type OpenFiles struct {
 	// Files and Sockets are nil when there are too many to count them.
 	Files, Sockets *uint64
@@ -27,7 +27,7 @@ type OpenFiles struct {
 	MaxOpenFiles *uint64
 }
 
-// openFiles counts the files of pids. Processes that end meanwhile count 0. first is 0 for a pod.
+// openFiles counts the files of pids. Processes that exit concurrently count 0. first is 0 for a pod.
 func openFiles(first int, pids []int) OpenFiles {
 	var o OpenFiles
 	if first != 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 )
 
-// Meter reports what a container uses when the host's cgroups do not, because it runs under a kernel of its own.
+// Meter reports the usage of a container that the host's cgroups do not measure, because it has its own kernel.
 type Meter interface {
 	// Usage returns errdefs.ErrNotFound when the container does not run.
 	Usage(ctx context.Context, id string) (cgroups.Usage, error)
@@ -24,7 +24,7 @@ type runtimeReader struct {
 	reported, total cgroups.CPU
 }
 
-// Path returns "": the container has no cgroup of its own.
+// Path returns "": the container does not have its own cgroup.
 func (r *runtimeReader) Path() string { return "" }
 
 // Read calls the runtime.

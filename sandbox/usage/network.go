@@ -64,7 +64,7 @@ func (g *networkGauge) measure(*Network, Want) (*Network, error) {
 	return u, nil
 }
 
-// maxNetDev bounds what is read of an interface list, in bytes: a privileged container can make interfaces.
+// maxNetDev is how many bytes of an interface list are read: a privileged container can make interfaces.
 const maxNetDev = 1 << 20
 
 // parse reads /proc/net/dev: two lines of headings, and then for each interface "name: " and 16 numbers, 8 received

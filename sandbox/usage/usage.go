@@ -11,17 +11,17 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 )
 
-// Container is what a container used at one moment. Unknown values are nil. It is shared: do not change it.
+// Container is the usage of a container at one moment. Unknown values are nil. It is shared: do not change it.
 type Container struct {
 	Sample
-	// Writable is what the container has written to its root filesystem.
+	// Writable is the usage of the container's writable layer.
 	Writable *image.FsUsage
 }
 
-// Pod is what a pod used at one moment; see Container.
+// Pod is the usage of a pod at one moment; see Container.
 type Pod struct {
-	// Sample is that of the pod's own cgroup, which the kubelet creates. Path is empty when the pod has none of its own:
-	// then Usage is the sum of its containers', without the values that cannot be added.
+	// Sample is that of the pod's own cgroup, which the kubelet creates. Path is empty when the pod does not have a
+	// cgroup: then Usage is the sum of its containers', without the values that cannot be added.
 	Sample
 	// Network is nil on the host network.
 	Network *Network
@@ -29,7 +29,7 @@ type Pod struct {
 	Containers map[string]Container
 }
 
-// Sample is what a cgroup used at one moment. Unknown values are nil.
+// Sample is the usage of a cgroup at one moment. Unknown values are nil.
 type Sample struct {
 	// Path is the cgroup's path in the hierarchy.
 	Path  string
@@ -48,8 +48,8 @@ type Details struct {
 
 // Want says what to measure.
 type Want struct {
-	// Details asks for Sample.Details, which cost more and may be as old as Config.Interval. With Fresh they are no older
-	// than Freshness.
+	// Details asks for Sample.Details, which cost more and may be as old as Config.Interval. With Fresh they are at
+	// most as old as Freshness.
 	Details, Fresh bool
 }
 
@@ -93,7 +93,7 @@ type Disk interface {
 	Filesystem() image.Filesystem
 }
 
-// Writable returns what a container has written, also when it has exited; nil when that is unknown.
+// Writable returns the usage of a container's writable layer, also after the container exited; nil if unknown.
 func (c *Collector) Writable(containerID string) *image.FsUsage {
 	if c.cfg.Disk == nil {
 		return nil
