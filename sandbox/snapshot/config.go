@@ -30,7 +30,7 @@ func expectedContainer(c *cri.ContainerConfig) *cri.ContainerConfig {
 	c = proto.Clone(c).(*cri.ContainerConfig)
 	c.Metadata, c.Image, c.Labels, c.Annotations, c.LogPath = nil, nil, nil, nil, ""
 	c.Devices, c.CDIDevices, c.StopSignal = nil, nil, 0
-	for i, m := range c.Mounts { // what is mounted may differ, where may not
+	for i, m := range c.Mounts { // sources may differ, destinations may not
 		c.Mounts[i] = &cri.Mount{ContainerPath: m.GetContainerPath(), Readonly: m.GetReadonly()}
 	}
 	slices.SortStableFunc(c.Mounts, func(a, b *cri.Mount) int {
@@ -86,7 +86,7 @@ func (m Manifest) CheckContainers(configs []*cri.ContainerConfig) error {
 	return nil
 }
 
-// compare compares a config of the manifest, decoded into had, with what is requested. The error has no value: an
+// compare compares a config of the manifest, decoded into had, with the requested one. The error has no value: an
 // environment has secrets.
 func compare(what string, manifest json.RawMessage, had, requested proto.Message) error {
 	if err := protojson.Unmarshal(manifest, had); err != nil {
@@ -96,7 +96,7 @@ func compare(what string, manifest json.RawMessage, had, requested proto.Message
 	if field == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: %s differs from the checkpoint in %s: a restored process keeps what it was started with",
+	return fmt.Errorf("%w: %s differs from the checkpoint in %s: a restored process keeps its original configuration",
 		errdefs.ErrFailedPrecondition, what, field)
 }
 

@@ -28,7 +28,7 @@ func Images(staged, kind, container string) string {
 	return filepath.Join(staged, directoryOf(container), oci.DumpImages)
 }
 
-// Layer is the path of an archive: of what a container has written to its root filesystem, or of the files in /dev/shm.
+// Layer is the path of an archive: of a container's changes to its root filesystem, or of the files in /dev/shm.
 type Layer string
 
 // Rootfs returns the layer of a container in a directory that Stage has filled with KindCRIU.
@@ -108,7 +108,7 @@ func (m Manifest) checkCRIU(names []string) error {
 // Source is a container to save with CRIU.
 type Source struct {
 	Name, ID string
-	// Diff writes what it has written to its root filesystem, as a layer.
+	// Diff writes the container's changes to its root filesystem, as a layer.
 	Diff func(context.Context, io.Writer) error
 }
 

@@ -16,12 +16,12 @@ import (
 	"github.com/podd-project/podd/oci/space"
 )
 
-// Staging returns the path of a new directory for what is saved, among the records of pods. The removal of a pod or
+// Staging returns the path of a new directory for the saved images, among the records of pods. The removal of a pod or
 // container does not touch it; if podd is killed, the next one removes it.
 func Staging(pods string) string { return checkpoint.Temporary(pods, "dump") }
 
-// moveStaged moves what the runtime has written to the directory of the images: by its names, or as a copy if that is
-// on another filesystem. Nothing is left, or Discard removes it.
+// moveStaged moves the runtime's output to the directory of the images: by rename, or by copy if that is on another
+// filesystem. Discard removes any leftovers.
 func (w *Writer) moveStaged(ctx context.Context) error {
 	if w.staging == "" {
 		return nil

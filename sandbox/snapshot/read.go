@@ -71,7 +71,7 @@ func (t Trust) parse(data []byte, seal, signature string) (Manifest, error) {
 	return m, nil
 }
 
-// Inspect is Open for whoever only prints what a checkpoint says of itself: no seal is verified.
+// Inspect is Open for callers that only print a checkpoint's manifest: no seal is verified.
 func Inspect(path string) (*Snapshot, error) {
 	dir, err := openDir(path)
 	if err != nil {
@@ -115,7 +115,7 @@ func parseManifest(data []byte) (Manifest, error) {
 	return m, m.check()
 }
 
-// Stage copies the images into the new directory to, and verifies them. What it has written stays after an error:
+// Stage copies the images into the new directory to, and verifies them. Its output stays after an error:
 // errdefs.ErrDataLoss for an image that differs from the manifest.
 func (s *Snapshot) Stage(ctx context.Context, to string) error {
 	images, err := s.openImages()
@@ -146,7 +146,7 @@ const restoreRate = 20 << 20
 // RestoreTime returns how much longer than another start the restore of staged images may take.
 func RestoreTime(staged string) (d time.Duration) {
 	var size int64
-	_ = filepath.WalkDir(staged, func(_ string, e fs.DirEntry, err error) error { // what is missing adds nothing
+	_ = filepath.WalkDir(staged, func(_ string, e fs.DirEntry, err error) error { // missing files add nothing
 		if err == nil {
 			if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 				size += info.Size()

@@ -1,10 +1,10 @@
 // Package snapshot owns the directory that CheckpointPod writes and RestorePod reads: the images of a runtime, and a
 // manifest that describes them. It starts and stops nothing and knows no pod of the node; the engine calls it.
 //
-//	<directory>/gvisor/{checkpoint,pages,pages_meta}.img   what the sandbox had in memory, root filesystems included
-//	<directory>/criu/<container>/checkpoint/*              what the processes of a container had in memory
-//	<directory>/criu/<container>/rootfs-diff.tar           what it has written to its root filesystem
-//	<directory>/criu/<container>/{dump.log,stats-dump}     what CRIU has said, and how long it took
+//	<directory>/gvisor/{checkpoint,pages,pages_meta}.img   the sandbox's memory, root filesystems included
+//	<directory>/criu/<container>/checkpoint/*              the memory of a container's processes
+//	<directory>/criu/<container>/rootfs-diff.tar           its changes to its root filesystem
+//	<directory>/criu/<container>/{dump.log,stats-dump}     CRIU's log and timings
 //	<directory>/criu/shm.tar                               the files in /dev/shm of the pod, if there are any
 //	<directory>/manifest.hmac                              the seal: HMAC-SHA256 of the manifest by the key of the node
 //	<directory>/manifest.sig                               the signature, if there is one: Ed25519ctx, by a key of others

@@ -29,9 +29,9 @@ type Writer struct {
 // Create opens the directory at path for images of a kind. It must be empty, belong to podd's user and be writable by
 // nobody else: errdefs.ErrInvalidArgument.
 //
-// Unless staging is "", the runtime writes to a new directory of that path, on a disk of podd's own, and Commit moves
-// what it has written: the directory at path may be on a volume whose server dies, and what writes to it then, such as
-// CRIU with a container that it has stopped, cannot even be killed.
+// Unless staging is "", the runtime writes to a new directory of that path, on podd's disk, and Commit moves its
+// output: the directory at path may be on a volume whose server dies, and a process that writes to it then, such as
+// CRIU with a stopped container, cannot even be killed.
 func Create(path, kind, staging string) (*Writer, error) {
 	dir, err := openDir(path)
 	if err != nil {
@@ -121,14 +121,14 @@ func (w *Writer) imagePath() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Ge
 func (w *Writer) Commit(ctx context.Context, m Manifest, key *Key) error {
 	m.Format, m.Kind, m.Files = format, w.kind, nil
 	if err := w.moveStaged(ctx); err != nil {
-		return fmt.Errorf("move what the runtime has written: %w", err)
+		return fmt.Errorf("move the runtime's output: %w", err)
 	}
 	names, err := w.list()
 	if err == nil {
 		err = m.checkNames(names)
 	}
 	if err != nil {
-		return fmt.Errorf("what the runtime has written: %w", err)
+		return fmt.Errorf("runtime's output: %w", err)
 	}
 	for _, name := range names {
 		f, err := w.finishFile(ctx, name)
@@ -192,7 +192,7 @@ func (w *Writer) syncDirs() error {
 	})
 }
 
-// walk calls f for what is in the directory of the images, in order, without following links.
+// walk calls f for each entry of the directory of the images, in order, without following links.
 func (w *Writer) walk(f func(name string, isDir bool) error) error {
 	root, err := os.OpenRoot(w.imagePath())
 	if err != nil {
