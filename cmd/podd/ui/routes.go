@@ -23,7 +23,7 @@ var page embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// resources are what the page reads of the admin API, with the parameters that are passed on.
+// resources are the parts of the admin API that the page reads, with the parameters that are passed on.
 var resources = map[string][]string{
 	"status":  {"pod", "limit"},
 	"history": {"about", "verb", "failed", "limit"},
@@ -31,7 +31,7 @@ var resources = map[string][]string{
 }
 
 // routes returns the handler of all requests. The files of the page are for everybody: they are published with podd.
-// What the node is doing needs the session's key.
+// The node's activity needs the session's key.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	files, err := fs.Sub(page, "page")
@@ -90,7 +90,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"key": key})
 }
 
-// forward answers with what the daemon answers.
+// forward passes on the daemon's answer.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, name string, parameters []string) {
 	if !s.session.allows(r) {
 		writeJSON(w, http.StatusUnauthorized, failure{"this window is not logged in: run podd ui, and open the address " +

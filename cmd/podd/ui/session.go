@@ -11,8 +11,8 @@ import (
 // session lets one browser read the node. The token in the address that the command prints is exchanged, once, for a
 // key, which the page sends in the header Authorization of each request.
 //
-// The key is no cookie: a browser sends the cookies of 127.0.0.1 to every port, and another local user may listen on
-// one. What a page keeps in its session storage is only for pages of the same port.
+// The key is not a cookie: a browser sends the cookies of 127.0.0.1 to every port, and another local user may listen on
+// one. A page's session storage is only visible to pages of the same port.
 type session struct {
 	mu    sync.Mutex // guards token
 	token string     // "" once it was used

@@ -1,4 +1,5 @@
-// Package ui serves the page of `podd ui`: what the node's daemon is doing, in a browser. README.md describes the page.
+// Package ui serves the page of `podd ui`: the activity of the node's daemon, in a browser. README.md describes the
+// page.
 //
 // It owns the page, who may read it, and the few resources of the admin API that the page reads. It runs in the process
 // of the command, not in the daemon, keeps nothing and changes nothing. Only the command calls it.
@@ -20,8 +21,8 @@ import (
 
 // API reads the admin API of the daemon; see admin.Client.
 type API interface {
-	// Open makes a request for a path without the version, "/status?pod=x", and returns the body of the answer. An answer
-	// that is no success is an error of the errdefs kind that the daemon's had.
+	// Open makes a request for a path without the version, "/status?pod=x", and returns the body of the answer. A
+	// failure is an error of the errdefs kind that the daemon's had.
 	Open(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error)
 }
 
@@ -71,7 +72,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler: s.routes(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: answerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    stdlog.New(io.Discard, "", 0), // clients that break off are no concern of the administrator
+		ErrorLog:    stdlog.New(io.Discard, "", 0), // clients that disconnect do not concern the administrator
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
