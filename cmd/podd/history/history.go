@@ -1,6 +1,6 @@
-// Package history keeps the operations that have ended on disk, for questions about pods that are gone: what failed,
-// what was slow, in which stage. It survives a restart and a kill of the daemon; after a power failure the last ones
-// may be missing. It takes at most maxBytes, enough for 10,000 operations or more, and then drops the oldest.
+// Package history keeps finished operations on disk, for questions about pods that are gone: which operation failed or
+// was slow, in which stage. It survives a restart and a kill of the daemon; after a power failure the last ones may be
+// missing. It takes at most maxBytes, enough for 10,000 operations or more, and then drops the oldest.
 //
 // A segment is a file with a line of JSON for each operation. The last one is appended to; when it is full it is
 // compressed. Add does not wait for the disk: one goroutine writes. The daemon's wiring adds operations; the admin API
@@ -70,7 +70,7 @@ func Open(dir string, log logrus.FieldLogger) (*History, error) {
 	return h, nil
 }
 
-// Close writes what is queued. What is added later is lost.
+// Close writes the queued operations. Those added later are lost.
 func (h *History) Close() error {
 	close(h.stop)
 	<-h.done
@@ -97,7 +97,7 @@ func (h *History) takesExec(o operation.Operation) bool {
 	return o.Outcome != operation.OutcomeOK && now-last >= int64(execInterval) && h.lastExec.CompareAndSwap(last, now)
 }
 
-// run writes what is queued, until Close.
+// run writes the queued operations, until Close.
 func (h *History) run() {
 	defer close(h.done)
 	for {
