@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// reserve is what each file takes of maxBundle beside its content, more than tar and gzip need.
+// reserve is how much of maxBundle each file takes in addition to its content. It is more than tar and gzip need.
 const reserve = 4 << 10
 
 // archive is a tar.gz of maxBundle at most, if it has few files.

@@ -1,8 +1,8 @@
 // Package bundle writes an archive for a report about a problem: a gzip-compressed tar of texts and profiles, without
 // secrets as far as it can know them.
 //
-// It owns the archive's form, limits and what is removed from texts. What is in it comes from the caller. Only podd's
-// command line calls it.
+// It owns the archive's form, its limits and the removal of secrets from texts. The contents come from the caller. Only
+// podd's command line calls it.
 package bundle
 
 import (

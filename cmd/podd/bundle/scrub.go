@@ -18,7 +18,7 @@ const removed = "[removed]"
 // minSecret is the length from which on a known value is searched for: a shorter one would be found everywhere.
 const minSecret = 6
 
-// Scrubber removes secrets from texts: values that it was told, and what has the form of a credential.
+// Scrubber removes secrets from texts: known values, and everything that has the form of a credential.
 type Scrubber struct {
 	known [][]byte
 }
@@ -27,7 +27,7 @@ type Scrubber struct {
 type credential struct {
 	// hint is in lower case in each text that has one: a search for it costs less.
 	hint string
-	// form has in $1 what is kept.
+	// form has in $1 the part to keep.
 	form *regexp.Regexp
 }
 
