@@ -56,7 +56,7 @@ func (r *Report) Run(path string, space func(dir string) error) {
 	case err != nil:
 		r.Add(Problem, what, "%v", err)
 	case int64(fs.Type) != unix.TMPFS_MAGIC:
-		r.Add(Note, what, "%s is not on a tmpfs: what is in it outlives a reboot", path)
+		r.Add(Note, what, "%s is not on a tmpfs: its contents outlive a reboot", path)
 	default:
 		r.Add(OK, what, "%s", path)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// Kernel checks what the kernel has and how it is set up. Facts are those of host.Probe.
+// Kernel checks the features and the settings of the kernel. Facts are those of host.Probe.
 func (r *Report) Kernel(facts spec.Facts) {
 	if !slices.Contains(facts.Capabilities, "CAP_SYS_ADMIN") {
 		r.Add(Problem, "capabilities", "CAP_SYS_ADMIN is missing: podd cannot make namespaces and mounts")
@@ -34,7 +34,7 @@ func (r *Report) appArmor(on bool) {
 		return
 	}
 	if _, err := exec.LookPath("apparmor_parser"); err != nil {
-		r.Add(Problem, "AppArmor", "is on, but there is no apparmor_parser: containers run without podd's profile; "+
+		r.Add(Problem, "AppArmor", "is on, but apparmor_parser is missing: containers run without podd's profile; "+
 			"install the package apparmor")
 		return
 	}
@@ -42,7 +42,7 @@ func (r *Report) appArmor(on bool) {
 }
 
 // cgroups checks the controllers that limits of pods need. The file lists those of version 2; each of version 1 has a
-// mount of its own, which podd's start finds.
+// separate mount, which podd's start finds.
 func (r *Report) cgroups(v2 bool, file string) {
 	if !v2 {
 		r.Add(Note, "cgroups", "version 1: deprecated by the kubelet and systemd")

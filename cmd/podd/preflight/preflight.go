@@ -1,5 +1,5 @@
-// Package preflight checks whether a machine has what podd needs to run pods, before it does: directories, filesystems
-// and the kernel. `podd config check --node` prints what it finds.
+// Package preflight checks in advance whether a machine can run podd's pods: directories, filesystems and the kernel.
+// `podd config check --node` prints the findings.
 //
 // It changes nothing on the machine and knows neither the configuration's format nor the packages of podd.
 package preflight

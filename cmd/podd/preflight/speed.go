@@ -71,7 +71,7 @@ func (r *Report) runtimeSpeed(f SpeedFacts) {
 	}
 }
 
-// monitorSpeed is about a conmon that is linked to libraries, of which each monitor relocates copies of its own.
+// monitorSpeed is about a conmon that is linked to libraries, of which each monitor relocates its own copies.
 func (r *Report) monitorSpeed(path string) {
 	if isDynamic(path) {
 		r.Add(Note, "conmon", "%s is linked to shared libraries, which takes 0.2 MB of memory for each container's "+
