@@ -43,7 +43,7 @@ type Container struct {
 	IPs  []string `json:"ip_addresses"`
 }
 
-// Node is what the answers are made from. Container must not block; the id is 64 hexadecimal digits.
+// Node is the source of the answers. Container must not block; the id is 64 hexadecimal digits.
 type Node interface {
 	Info() Info
 	Container(id string) (Container, bool)
