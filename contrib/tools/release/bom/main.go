@@ -1,7 +1,7 @@
-// Command bom lists what a release's binary is made of: as a CycloneDX document, and as the licenses of its modules,
+// Command bom lists the components of a release's binary: as a CycloneDX document, and as the licenses of its modules,
 // which their authors ask to go with the binary.
 //
-// The same binary gives the same output: times come from SOURCE_DATE_EPOCH, and there is no random serial number.
+// The same binary gives the same output: times come from SOURCE_DATE_EPOCH, and it has no random serial number.
 package main
 
 import (
