@@ -198,7 +198,7 @@ func hugepages(r *cri.LinuxContainerResources, f Facts) ([]specs.LinuxHugepageLi
 		case !f.Hugetlb:
 			if limit != 0 {
 				warnings = append(
-					warnings, fmt.Sprintf("the limit of %s pages has no effect: there is no hugetlb controller", size),
+					warnings, fmt.Sprintf("the limit of %s pages has no effect without a hugetlb controller", size),
 				)
 			}
 		case limit > math.MaxInt64:
