@@ -38,8 +38,8 @@ func (p *Plugins) PostPodUpdate(pod record.PodView) {
 	}
 }
 
-// PostContainer sends an event of a container to the plugins. It does not wait for them: what they answer to the
-// end of a container is done later.
+// PostContainer sends an event of a container to the plugins. It does not wait for them: updates in their answers to a
+// container's stop are made later.
 func (p *Plugins) PostContainer(t lifecycle.EventType, c record.ContainerView) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
