@@ -28,9 +28,9 @@ type PauseInput struct {
 	// Sysctls are those of the pod, defaults included. They are for runtimes with their own kernel; otherwise they are
 	// already set in the pod's namespaces.
 	Sysctls map[string]string
-	// Rlimits are as of Defaults.
+	// Rlimits are as in Defaults.
 	Rlimits []specs.POSIXRlimit
-	// Annotations are as of Input.
+	// Annotations are as in Input.
 	Annotations map[string]string
 	Handler     Handler
 	Host        Facts
@@ -47,7 +47,7 @@ const (
 const pauseUser = 65535
 
 // Pause returns the config.json of the infra container of a pod that shares its PID namespace: an unprivileged process
-// that reaps zombies. The pod's security context applies to it. Warnings and errors are as of Container.
+// that reaps zombies. The pod's security context applies to it. Warnings and errors are as for Container.
 func Pause(in PauseInput) (*specs.Spec, []string, error) {
 	sandbox := in.Pod.GetLinux().GetSecurityContext()
 	user, err := sandboxUser(sandbox, in.Namespaces)
