@@ -121,7 +121,7 @@ func (g *Group) end() {
 	g.release()
 }
 
-// Close closes the group's files when the last read in progress has ended. It does not wait.
+// Close closes the group's files after the last read in progress. It does not wait.
 func (g *Group) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

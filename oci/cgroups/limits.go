@@ -26,7 +26,7 @@ type Limits struct {
 	Hugepages map[string]uint64
 }
 
-// Limits returns the group's current limits. Errors are as of Read.
+// Limits returns the group's current limits. Errors are those of Read.
 func (g *Group) Limits() (Limits, error) {
 	if err := g.begin(); err != nil {
 		return Limits{}, err

@@ -10,9 +10,9 @@ import (
 // quotaV1 is the file of a CPU quota of cgroup v1.
 const quotaV1 = "cpu.cfs_quota_us"
 
-// DropQuota removes the CPU quotas of a container that has ended, of cgroup v1. The kernel refuses a quota of the pod
-// that is lower than one below, also for some time after that cgroup was removed: it frees it later. The kubelet lowers
-// the pod's quota as soon as it knows that the container has ended.
+// DropQuota removes the cgroup v1 CPU quotas of a container that exited. The kernel refuses a quota of the pod that is
+// lower than one below, also for some time after that cgroup was removed: it frees it later. The kubelet lowers the
+// pod's quota as soon as it knows that the container exited.
 func (d Dirs) DropQuota() {
 	var files []string
 	_ = filepath.WalkDir(d["cpu"], func(path string, e fs.DirEntry, err error) error {

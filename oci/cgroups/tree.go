@@ -72,7 +72,7 @@ func (t *Tree) Of(pid int, name string) (*Group, error) {
 	return t.group(func(controller string) string { return cut(groups[controller], name) })
 }
 
-// At returns the group of that path, the same one in all hierarchies. Errors are as of Of.
+// At returns the group of that path, the same one in all hierarchies. Errors are those of Of.
 func (t *Tree) At(group string) (*Group, error) {
 	group = path.Join("/", group)
 	return t.group(func(string) string { return group })
