@@ -88,7 +88,7 @@ func holder(f *os.File) (pid int, ok bool) {
 	return pid, err == nil
 }
 
-// commandLine returns the command line of a process, "" if it has ended or is about to.
+// commandLine returns the command line of a process, "" if it exited or is about to.
 func commandLine(pid int) string {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return strings.ReplaceAll(strings.TrimRight(string(data), "\x00"), "\x00", " ")
