@@ -19,10 +19,9 @@ type Backend interface {
 	// Attach joins the streams to those of the container's first process until the process ends or the client
 	// leaves. Several clients may be attached at once.
 	Attach(ctx context.Context, containerID string, s Streams) error
-	// PortForward connects stream to the port inside the pod and copies in both directions until both have ended.
-	// Close on stream ends the direction to the client, like CloseWrite on a socket. EPIPE and ECONNRESET (wrapped
-	// or not) reset this stream without a message; any other error is also sent to the client, which may then end
-	// the session.
+	// PortForward connects stream to the port inside the pod and copies in both directions until both end. Close on
+	// stream ends the direction to the client, like CloseWrite on a socket. EPIPE and ECONNRESET (wrapped or not) reset
+	// this stream without a message; any other error is also sent to the client, which may then end the session.
 	PortForward(ctx context.Context, podID string, port int32, stream io.ReadWriteCloser) error
 }
 

@@ -82,7 +82,7 @@ func newForwards(s *Server, sess *session, pod string) *forwards {
 	return &forwards{server: s, sess: sess, pod: pod, opened: make(chan struct{}), incomplete: map[string]*forward{}}
 }
 
-// serve returns when the session and all of its connections have ended.
+// serve returns after the session and all its connections end.
 func (f *forwards) serve(conn *spdyConn) error {
 	f.conn = conn
 	close(f.opened)

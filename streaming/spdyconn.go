@@ -71,7 +71,7 @@ func (s *spdyConn) Close() error {
 	return s.Connection.Close()
 }
 
-// RemoveStreams forgets streams that have ended.
+// RemoveStreams forgets finished streams.
 func (s *spdyConn) RemoveStreams(streams ...httpstream.Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
