@@ -17,7 +17,7 @@ import (
 )
 
 // pinInUserNamespace creates the namespaces with a child process, because a process with several threads, as every Go
-// program is, may not enter a new user namespace itself. The child has ended when it returns.
+// program is, may not enter a new user namespace itself. The child has exited when it returns.
 func (p *Pinner) pinInUserNamespace(ctx context.Context, r Request, kinds []kind) error {
 	if p.holder == "" {
 		return errors.New("a user namespace needs a holder program, none is configured")
