@@ -76,7 +76,7 @@ func (p *Plugins) installed() (list []*launch) {
 	return list
 }
 
-// readProgramDir reads a directory in which only root can put programs.
+// readProgramDir reads dir, which must be writable by root only.
 func readProgramDir(dir string) ([]os.DirEntry, error) {
 	info, err := os.Stat(dir)
 	if err == nil {
@@ -116,8 +116,8 @@ func checkProgram(name, path string, info fs.FileInfo) error {
 	return nil
 }
 
-// keepRunning starts a plugin, and starts it again whenever it has ended, until ctx ends. Its programs are children of
-// one thread, which ends with podd, see start.
+// keepRunning starts a plugin, and restarts it whenever it exits, until ctx ends. Its programs are children of one
+// thread, which ends with podd, see start.
 func (p *Plugins) keepRunning(ctx context.Context, one *launch) {
 	runtime.LockOSThread() // without an unlock: the thread is not used for anything else
 	for delay := launchDelay; ; delay = min(2*delay, maxLaunchDelay) {
