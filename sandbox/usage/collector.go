@@ -251,8 +251,8 @@ func (c *Collector) refresh(ctx context.Context, probes []measurable, want Want)
 	}
 }
 
-// measureAll closes the channel when all probes have measured or ctx has ended. A stuck one keeps its goroutine until
-// the kernel answers; the others continue, and it is not measured again before that.
+// measureAll closes the channel when all probes have measured or ctx is done. A stuck one keeps its goroutine until the
+// kernel answers; the others continue, and it is not measured again before that.
 func measureAll(ctx context.Context, probes []measurable, want Want) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

@@ -67,7 +67,7 @@ func countFiles(dir string, looks int) (files, sockets uint64) {
 			}
 		}
 		files += uint64(len(names))
-		if err != nil { // io.EOF, or the process has ended
+		if err != nil { // io.EOF, or the process exited
 			return files, sockets
 		}
 		if looks < 0 && known > 0 {
