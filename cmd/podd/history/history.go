@@ -77,8 +77,8 @@ func (h *History) Close() error {
 	return h.active.close()
 }
 
-// Add queues an operation that has ended. It does not block. ExecSyncs are recorded only if they failed, and at most
-// one each execInterval.
+// Add queues a finished operation. It does not block. ExecSyncs are recorded only if they failed, and at most one each
+// execInterval.
 func (h *History) Add(_ context.Context, o operation.Operation) {
 	if o.Verb == operation.ExecSync && !h.takesExec(o) {
 		return
