@@ -75,7 +75,7 @@ func (r *Report) runtimeSpeed(f SpeedFacts) {
 func (r *Report) monitorSpeed(path string) {
 	if isDynamic(path) {
 		r.Add(Note, "conmon", "%s is linked to shared libraries, which takes 0.2 MB of memory for each container's "+
-			"monitor, and some 2 ms of the container's start and of processor time: contrib/conmon.sh builds a static "+
+			"monitor, and about 2 ms of the container's start and of CPU time: contrib/conmon.sh builds a static "+
 			"one, for runtime.conmon", path)
 	}
 }
