@@ -54,6 +54,11 @@ var damages = []struct {
 		unmountBelow(l.k, dir)
 		return removeExisting(dir)
 	}},
+	{"files of the pod in /etc removed", func(l *life) error {
+		dir := l.k.Path("run", "etc", l.podID)
+		unmountBelow(l.k, dir)
+		return removeExisting(dir)
+	}},
 }
 
 // TestMonitorDied kills conmon of a container that runs on: each podd says so once in its log, and podd check as long

@@ -199,7 +199,7 @@ func podFilesLimit(k *kubelet) {
 				k.Errorf("mount of /etc/%s = %q, want it %s", file, options, want)
 			}
 		}
-		if device(k, k.Path("run", "pods", pod, file)) == device(k, k.Path("run")) {
+		if device(k, k.Path("run", "etc", pod, file)) == device(k, k.Path("run")) {
 			k.Errorf("/etc/%s is in the filesystem of %s, want one of its own", file, k.Path("run"))
 		}
 		stat := k.cgroupFile(ctr, "memory/memory.stat", "memory.stat")
