@@ -23,7 +23,6 @@ import (
 	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
-	"github.com/podd-project/podd/sandbox/record"
 )
 
 // machine is the node under the engine: the fakes on which the mechanisms' own suites run. What is on it outlives the
@@ -163,10 +162,6 @@ func (m *machine) deps(h *faults) Deps {
 			"runc": m.runtime(h, "runc"), "other": m.runtime(h, "other"), "gvisor": ownKernel{m.runtime(h, "gvisor")},
 		},
 	}
-}
-
-func (m *machine) layout() record.Layout {
-	return record.Layout{Root: filepath.Join(m.dir, "root"), Run: filepath.Join(m.dir, "run"), NetnsDir: m.netnsDir}
 }
 
 func discardLog() *logrus.Logger {

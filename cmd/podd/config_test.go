@@ -289,7 +289,7 @@ func TestEveryWrongKeyIsReported(t *testing.T) {
 	file := tree(t, map[string]string{
 		"podd.toml": "[runtime]\nkill_timeout = 3\nconmn = \"x\"\n[image]\npull_memory = 1\n" +
 			"[runtime.handlers.a]\ninfra = \"some\"\nprivileged_without_host_devices = \"no\"\n",
-		"podd.toml.d/50.toml": "[metrics]\nadress = \"\"\n[log]\nformat = \"xml\"\n",
+		"podd.toml.d/50.toml": "[metrics]\naddr = \"\"\n[log]\nformat = \"xml\"\n",
 	})
 	out, errs, code := command("config", "check", "--config", file, "--set", "rot=/x", "--log-level", "loud")
 	if code != exitConfig || out != "" {

@@ -21,8 +21,10 @@ func TestGate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate
-		if !g.Enter() || !g.Enter() {
-			t.Fatal("Enter = false, want an open gate")
+		for range 2 {
+			if !g.Enter() {
+				t.Fatal("Enter = false, want an open gate")
+			}
 		}
 		if err := g.Close(ended(t)); !errors.Is(err, errEnd) {
 			t.Errorf("Close with two inside = %v, want %v", err, errEnd)
@@ -97,7 +99,7 @@ func TestStopsShareTheSoonestDeadline(t *testing.T) {
 	}
 	stops.Finish(stop, errEnd)
 	<-stop.Done
-	if stop.Err != errEnd {
+	if !errors.Is(stop.Err, errEnd) {
 		t.Errorf("Err = %v, want %v", stop.Err, errEnd)
 	}
 	if other, first := stops.Request(now); other == stop || !first {
