@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -190,5 +192,31 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("OTEL_SDK_DISABLED", "true")
 	if cfg.Enabled(os.Getenv) {
 		t.Error("Enabled with OTEL_SDK_DISABLED = true, want false")
+	}
+}
+
+// TestMalformedHeadersAreNotPrinted: the SDK would print the value of a variable that it cannot parse to stderr.
+func TestMalformedHeadersAreNotPrinted(t *testing.T) {
+	const secret = "Bearer-hunter2"
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", secret)
+	path := filepath.Join(t.TempDir(), "stderr")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stderr, err := unix.Dup(2)
+	if err == nil {
+		err = unix.Dup3(int(file.Fd()), 2, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, out := tracer(t, Config{Endpoint: "http://127.0.0.1:1", SamplingRatePerMillion: million})
+	if err := errors.Join(unix.Dup3(stderr, 2, 0), unix.Close(stderr)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text)+out.String(), secret) {
+		t.Errorf("printed %q, logged %q, %v, want neither with %s", text, out, err, secret)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -46,6 +47,8 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 	}
 	sent := &counter{errors: &errorLog{log: log.WithField("endpoint", cfg.Endpoint)}}
 	otel.SetErrorHandler(sent.errors)
+	// The SDK's own messages go to stderr past podd's log, and one about a malformed variable has its value: credentials.
+	otel.SetLogger(logr.Discard())
 	options, err := cfg.options()
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
