@@ -70,7 +70,7 @@ func TestHostilePluginsFailThePodOnly(t *testing.T) {
 			"has no address for the pod"},
 		{"null", failpoint.Print + "null", "has no address for the pod"},
 		{"list", failpoint.Print + "[]", "not a CNI result"},
-		{"null addresses", failpoint.Print + `{"ips":[null]}`, "null among"},
+		{"null addresses", failpoint.Print + `{"ips":[null]}`, "null interface, address or route"},
 		{"address is text", failpoint.Print + `{"ips":[{"address":"$(reboot)"}]}`, "invalid CIDR"},
 		{"loopback address", failpoint.Print + `{"ips":[{"address":"127.0.0.1/8"}]}`, "cannot be a pod's address"},
 		{"deep", failpoint.Print + `{"x":` + strings.Repeat("[", 50000) + strings.Repeat("]", 50000) + `}`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +19,15 @@ import (
 // creator is a Plan that notes what is done.
 type creator struct {
 	Plan
+	mu    sync.Mutex
 	calls []string
 	work  Work
+}
+
+func (c *creator) called(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, name)
 }
 
 func newCreator(t *testing.T, build func(context.Context) error) *creator {
@@ -36,16 +44,16 @@ func newCreator(t *testing.T, build func(context.Context) error) *creator {
 			return err
 		},
 		Build: func(ctx context.Context) error {
-			c.calls = append(c.calls, "build")
+			c.called("build")
 			return build(ctx)
 		},
 		Discard: func(_ context.Context, cause error) error {
-			c.calls = append(c.calls, "discard")
+			c.called("discard")
 			return cause
 		},
-		Created: func() { c.calls = append(c.calls, "created") },
+		Created: func() { c.called("created") },
 		Remove: func(context.Context) error {
-			c.calls = append(c.calls, "remove")
+			c.called("remove")
 			return nil
 		},
 	}
@@ -54,6 +62,8 @@ func newCreator(t *testing.T, build func(context.Context) error) *creator {
 
 func (c *creator) expect(t *testing.T, calls string) {
 	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if got := strings.Join(c.calls, " "); got != calls {
 		t.Errorf("calls = %s, want %s", got, calls)
 	}
