@@ -185,6 +185,7 @@ pure:
 	cd $(VM) && CGO_ENABLED=0 $(GO) test ./guest ./image ./shim ./vmm ./wire
 
 unit: tools vm images embedded ## unit tests; PKG=./oci/... and RUN=TestName select, with the race detector (root)
+	@$(GO) list -tags "$(TAGS)" $(or $(PKG),./...) >/dev/null # else a failure of it would leave nothing to test
 	@raced=$$($(UNITS) | grep -E '$(RACED)' || true); plain=$$($(UNITS) | grep -vE '$(RACED)' || true); \
 	set -x; [ -z "$$raced" ] || $(GO) test $(RACE) -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$raced; \
 	[ -z "$$plain" ] || CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$plain

@@ -36,8 +36,10 @@ suites() {
 }
 
 # The last commit that changed more than the table.
-commit=$(git log -1 --format=%h -- . ':!test/NIGHTLY.md')
-[ -z "$(git status --porcelain -- . ':!test/NIGHTLY.md')" ] || { echo "nightly: commit your changes first" >&2; exit 1; }
+git() { command git -c safe.directory='*' "$@"; } # root may run it in the checkout of another user
+commit=$(git log -1 --format=%h -- . ':!test/NIGHTLY.md') && [ -n "$commit" ] || exit 1
+changes=$(git status --porcelain -- . ':!test/NIGHTLY.md') || exit 1
+[ -z "$changes" ] || { echo "nightly: commit your changes first" >&2; exit 1; }
 results=$PWD/bin/nightly/$commit
 mkdir -p "$results"
 
