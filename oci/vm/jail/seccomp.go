@@ -26,9 +26,11 @@ func forbidHandles() error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: fail},
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
-	if err != nil {
-		return fmt.Errorf("forbid open_by_handle_at: %w", err)
+	// Not by unix.Prctl: only the arguments of Syscall itself may be addresses of Go's memory, which else may move.
+	_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+		uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return fmt.Errorf("forbid open_by_handle_at: %w", errno)
 	}
 	return nil
 }
