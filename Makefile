@@ -43,9 +43,8 @@ FUZZED   := checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.F
 SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|\
             Reload|Restart|Restore|Travel|VMContainersEnd|VMMany
 
-# Packages of "make unit": PKG selects. Those that need a built daemon have separate targets.
-UNITS    := $(GO) list -tags "$(TAGS)" $(or $(PKG),./...) | grep -v -e /test/integration -e /test/release -e /test/vm \
-            -e /test/containerd
+# Packages of "make unit", which PKG selects, except those that need a built daemon: they have separate targets.
+NOUNIT   := -e /test/integration -e /test/release -e /test/vm -e /test/containerd
 # The packages among them that are built with the race detector: their goroutines share memory. The others wait for
 # other programs or run copies of the test program. RACED=. builds all with it, as "make nightly" does.
 RACED    ?= $(if $(PKG),.,/(cmd|network|sandbox|server|streaming|oci/driver)(/|$$))
@@ -185,8 +184,8 @@ pure:
 	cd $(VM) && CGO_ENABLED=0 $(GO) test ./guest ./image ./shim ./vmm ./wire
 
 unit: tools vm images embedded ## unit tests; PKG=./oci/... and RUN=TestName select, with the race detector (root)
-	@$(GO) list -tags "$(TAGS)" $(or $(PKG),./...) >/dev/null # else a failure of it would leave nothing to test
-	@raced=$$($(UNITS) | grep -E '$(RACED)' || true); plain=$$($(UNITS) | grep -vE '$(RACED)' || true); \
+	@all=$$($(GO) list -tags "$(TAGS)" $(or $(PKG),./...)); units=$$(echo "$$all" | grep -v $(NOUNIT) || true); \
+	raced=$$(echo "$$units" | grep -E '$(RACED)' || true); plain=$$(echo "$$units" | grep -vE '$(RACED)' || true); \
 	set -x; [ -z "$$raced" ] || $(GO) test $(RACE) -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$raced; \
 	[ -z "$$plain" ] || CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$plain
 	cd $(VM) && $(GO) test -race -timeout 5m $(if $(RUN),-run '$(RUN)') ./...

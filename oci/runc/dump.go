@@ -32,6 +32,8 @@ const (
 	// patienceCRIU is how long CRIU may take after the deadline. At first it makes processes execute its own code:
 	// after two of about 80 kills within a quarter of a second the container did not run on.
 	patienceCRIU = 2 * time.Second
+	// startingCommand bounds the time from the start of a container until its command runs, hooks included.
+	startingCommand = 10 * time.Second
 )
 
 // dump is the checkpoint of some containers.
@@ -41,9 +43,6 @@ type dump struct {
 	containers []dumpedContainer
 	unlocks    []func()
 }
-
-// startingCommand bounds the time from the start of a container until its command runs, hooks included.
-const startingCommand = 10 * time.Second
 
 type dumpedContainer struct {
 	bundle  bundle
@@ -144,7 +143,7 @@ func (d *dump) add(ctx context.Context, c oci.Dumped) error {
 
 // awaitCommand waits until the first process of a container that was started a moment ago runs the container's command.
 // Until then it is runc, whose executable CRIU finds in no mount of the container. A command that takes runc's name
-// delays its own checkpoint only.
+// delays the checkpoint of its container or pod by startingCommand, and fails it.
 func awaitCommand(ctx context.Context, init process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, startingCommand)
 	defer cancel()
