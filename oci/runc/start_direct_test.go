@@ -1,6 +1,7 @@
 package runc_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -331,6 +333,20 @@ func TestStarterIsNotRun(t *testing.T) {
 	})
 }
 
+// stop stops all threads of a process. A thread that is only about to stop can still open the FIFO with a reader of it,
+// and dies if it writes when the reader is gone.
+func stop(t *testing.T, p process.Process) {
+	t.Helper()
+	must(t, "stop", p.Signal(syscall.SIGSTOP))
+	eventually(t, "the process is stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid))
+		return err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(path string) bool {
+			text, err := os.ReadFile(path)
+			return err != nil || !bytes.Contains(text, []byte(") T "))
+		})
+	})
+}
+
 // TestStarterFails: the process ends while the starter waits for it. The error is that of the runtime's start, which
 // the starter has executed.
 func TestStarterFails(t *testing.T) {
@@ -338,7 +354,7 @@ func TestStarterFails(t *testing.T) {
 	wrapper(t, m, "start", "echo no >&2; exit 3")
 	r := m.New()
 	p := create(t, r, "c", m.Spec("sleep", "1000"))
-	must(t, "stop", p.Signal(syscall.SIGSTOP))
+	stop(t, p)
 	started := make(chan error)
 	go func() { started <- r.Start(limit(t), "c") }()
 	eventually(t, "a starter", func() bool { return len(starters(m)) == 1 })
@@ -355,7 +371,7 @@ func TestStartOfStopped(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := m.New()
 		p := create(t, r, "c", m.Spec("sleep", "1000"))
-		must(t, "stop", p.Signal(syscall.SIGSTOP))
+		stop(t, p)
 		gone := errors.New("caller is gone")
 		ctx, cancel := context.WithCancelCause(limit(t))
 		time.AfterFunc(300*time.Millisecond, func() { cancel(gone) })
@@ -400,7 +416,7 @@ func TestStartCancelled(t *testing.T) {
 func TestStarterSurvives(t *testing.T) {
 	m := ocitest.Real(t, "runc")
 	p := create(t, m.New(), "c", m.Spec("sleep", "1000"))
-	must(t, "stop", p.Signal(syscall.SIGSTOP))
+	stop(t, p)
 	text, err := json.Marshal(order{m.Config, request{ID: "c"}})
 	must(t, "encode", err)
 	daemon := exec.Command("/proc/self/exe")
