@@ -47,7 +47,7 @@ SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnl
 NOUNIT   := -e /test/integration -e /test/release -e /test/vm -e /test/containerd
 # The packages among them that are built with the race detector: their goroutines share memory. The others wait for
 # other programs or run copies of the test program. RACED=. builds all with it, as "make nightly" does.
-RACED    ?= $(if $(PKG),.,/(cmd|network|sandbox|server|streaming|oci/driver)(/|$$))
+RACED    ?= $(if $(PKG),.,/(cmd|network|sandbox|server|streaming|oci/(driver|lock|subprocess))(/|$$))
 # Non-empty: the integration tests use only the daemon with the race detector. Else most use one without.
 RACE_ALL ?=
 # The tests that fail or end podd at every step of a verb take every fourth step, which ones depends on this value; "all"
@@ -184,14 +184,22 @@ pure:
 	cd $(VM) && CGO_ENABLED=0 $(GO) test ./guest ./image ./shim ./vmm ./wire
 
 unit: tools vm images embedded ## unit tests; PKG=./oci/... and RUN=TestName select, with the race detector (root)
-	@all=$$($(GO) list -tags "$(TAGS)" $(or $(PKG),./...)); units=$$(echo "$$all" | grep -v $(NOUNIT) || true); \
-	raced=$$(echo "$$units" | grep -E '$(RACED)' || true); plain=$$(echo "$$units" | grep -vE '$(RACED)' || true); \
-	set -x; [ -z "$$raced" ] || $(GO) test $(RACE) -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$raced; \
+	@$(MAKE) -j 3 unit-raced unit-plain unit-vm
+
+# The three run at the same time, because their tests mostly wait.
+.PHONY: unit-raced unit-plain unit-vm
+UNITS     = all=$$($(GO) list -tags "$(TAGS)" $(or $(PKG),./...)); units=$$(echo "$$all" | grep -v $(NOUNIT) || true)
+unit-raced:
+	@$(UNITS); raced=$$(echo "$$units" | grep -E '$(RACED)' || true); set -x; \
+	[ -z "$$raced" ] || $(GO) test $(RACE) -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$raced
+unit-plain:
+	@$(UNITS); plain=$$(echo "$$units" | grep -vE '$(RACED)' || true); set -x; \
 	[ -z "$$plain" ] || CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$plain
+unit-vm:
 	cd $(VM) && $(GO) test -race -timeout 5m $(if $(RUN),-run '$(RUN)') ./...
 
 integration: tools vm images embedded ## drive a real daemon through its socket, look for leaks; RUN selects (root)
-	RACE_ALL=$(RACE_ALL) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -parallel 4 -timeout 40m \
+	RACE_ALL=$(RACE_ALL) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -parallel 8 -timeout 40m \
 		$(if $(RUN),-run '$(RUN)') ./test/integration/...
 
 critest: $(if $(findstring vm-qemu,$(HANDLERS)),vm-qemu,$(if $(findstring vm,$(HANDLERS)),vm))
