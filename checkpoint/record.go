@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -87,13 +88,13 @@ func WriteNew(path string, version int, v any) error {
 
 // encode returns the bytes of a record file.
 func encode(path string, version int, v any) ([]byte, error) {
-	body, err := json.MarshalIndent(v, "", "  ")
+	body, err := PlainJSON(v, "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode record %s: %w", path, err)
 	}
-	body = append(body, '\n')
 	if len(body) > MaxSize {
-		return nil, fmt.Errorf("record %s has %d bytes, more than the limit of %d", path, len(body), MaxSize)
+		return nil, fmt.Errorf("%w: record %s has %d bytes, more than the limit of %d",
+			errdefs.ErrResourceExhausted, path, len(body), MaxSize)
 	}
 	sum := sha256.Sum256(body)
 	line, err := json.Marshal(header{Version: version, SHA256: hex.EncodeToString(sum[:])})
@@ -101,6 +102,17 @@ func encode(path string, version int, v any) ([]byte, error) {
 		return nil, fmt.Errorf("encode record %s: %w", path, err)
 	}
 	return append(append(line, '\n'), body...), nil
+}
+
+// PlainJSON encodes v as JSON and a newline, with <, > and & as they are: encoding/json writes six bytes for each, for
+// browsers.
+func PlainJSON(v any, indent string) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetIndent("", indent)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return out.Bytes(), err
 }
 
 // Read decodes the record at path into v. It accepts formats up to version; a record in a newer one is ErrNewer, an

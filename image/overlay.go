@@ -151,7 +151,7 @@ func (o *overlay) mountByParts(lowers []string) error {
 	}
 	defer unix.Close(fsfd)
 	longest := maxString
-	if len(strings.Join(lowers, "")) > maxLowers {
+	if !o.writable || len(strings.Join(lowers, "")) > maxLowers {
 		longest = 0
 	}
 	for _, lower := range lowers {
@@ -205,8 +205,9 @@ func (o *overlay) configure(fsfd int) error {
 // maxString is the longest value that fsconfig(2) takes, in bytes.
 const maxString = 255
 
-// maxLowers is how many bytes of layers' paths a mount may have; above it the layers get short names. The kernel prints
-// the paths in one line of mountinfo, and mountinfo.GetMounts fails at a line of 64 KiB.
+// maxLowers is how many bytes of layers' paths a mount may have; above it the layers get short names, and always in
+// image volumes, of which a container may have many. The kernel prints the paths in one line of mountinfo, and
+// mountinfo.GetMounts fails at a line of 64 KiB.
 const maxLowers = 32 << 10
 
 // setPath sets a parameter to a path, through a short name if the path has more than longest bytes.

@@ -29,6 +29,8 @@ type Container struct {
 	exited chan struct{}
 	// unmonitored is set while the container runs without its monitor, see oci.ErrNoMonitor.
 	unmonitored atomic.Bool
+	// release ends the charge of the container.
+	release func()
 	// post sends an event of the container to the subscribers and to the plugins.
 	post func(lifecycle.EventType)
 
@@ -47,7 +49,7 @@ func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStat
 	c := &Container{
 		Container: r, pod: p, dir: filepath.Join(p.dir, record.ContainersDir, r.ID),
 		slot: lifecycle.NewSlot(), creation: lifecycle.NewCreation(), life: lifecycle.NewLifetime(p.life.Context()),
-		exited: make(chan struct{}),
+		exited: make(chan struct{}), release: func() {},
 	}
 	c.post = func(t lifecycle.EventType) {
 		e.events.Post(t, c.ID, c.pod)

@@ -59,18 +59,35 @@ func (e *Engine) startContainerCreation(ctx context.Context, p *Pod, r container
 		p.gate.Leave()
 		return c, err
 	}
+	if c.release, err = charge(p.ID, c.cost(ctx, e)); err == nil {
+		err = e.runContainerCreation(ctx, c)
+	}
+	if err != nil {
+		p.gate.Leave()
+		e.forgetContainer(c)
+		c.creation.Finish(err)
+	}
+	return c, nil
+}
+
+func (e *Engine) runContainerCreation(ctx context.Context, c *Container) error {
 	if e.deps.Prime != nil {
 		e.work.Go(e.deps.Prime)
 	}
 	if !e.work.Go(func() {
-		defer p.gate.Leave()
+		defer c.pod.gate.Leave()
 		c.creation.Run(ctx, e.containerPlan(c))
 	}) {
-		p.gate.Leave()
-		e.store.containers.Remove(c)
-		c.creation.Finish(errClosing)
+		return errClosing
 	}
-	return c, nil
+	return nil
+}
+
+// forgetContainer removes c, of which nothing is left, from the engine.
+func (e *Engine) forgetContainer(c *Container) {
+	c.releaseLabels()
+	e.store.containers.Remove(c)
+	c.release()
 }
 
 func (e *Engine) registerContainer(

@@ -28,10 +28,11 @@ func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
-	process, err := e.execProcess(c, cmd, false)
+	process, release, err := e.execProcess(c, cmd, false)
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
+	defer release()
 	allow := timeout
 	if timeout == 0 {
 		allow = operation.Unlimited
@@ -63,13 +64,31 @@ func (e *Engine) running(id string) (*Container, Runtime, error) {
 	return c, rt, err
 }
 
-// execProcess returns the container's first process with another command. It is read from the bundle, not kept in
-// memory: a node has many containers and few execs.
-func (e *Engine) execProcess(c *Container, cmd []string, terminal bool) (*specs.Process, error) {
+// execProcess returns the container's first process with another command; release ends its charge. It is read from the
+// bundle, not kept in memory: a node has many containers and few execs.
+func (e *Engine) execProcess(
+	c *Container, cmd []string, terminal bool,
+) (_ *specs.Process, release func(), err error) {
 	data, err := os.ReadFile(filepath.Join(e.paths.Bundle(c.ID), "config.json"))
 	if err != nil {
-		return nil, fmt.Errorf("read container's spec: %w", err)
+		return nil, nil, fmt.Errorf("read container's spec: %w", err)
 	}
+	if release, err = e.chargeCommand(c, data, cmd); err != nil {
+		return nil, nil, err
+	}
+	p, err := parseProcess(data)
+	if err == nil {
+		p, err = spec.ExecProcess(p, cmd, terminal)
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return p, release, nil
+}
+
+// parseProcess returns the process of a config.json.
+func parseProcess(data []byte) (*specs.Process, error) {
 	var config struct {
 		Process *specs.Process `json:"process"`
 	}
@@ -79,5 +98,5 @@ func (e *Engine) execProcess(c *Container, cmd []string, terminal bool) (*specs.
 	if config.Process == nil {
 		return nil, errors.New("container's spec has no process")
 	}
-	return spec.ExecProcess(config.Process, cmd, terminal)
+	return config.Process, nil
 }

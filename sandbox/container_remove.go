@@ -53,8 +53,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	if err := checkpoint.Remove(filepath.Dir(c.dir), c.ID); err != nil {
 		return err
 	}
-	c.releaseLabels()
-	e.store.containers.Remove(c)
+	e.forgetContainer(c)
 	c.post(lifecycle.Deleted)
 	return nil
 }

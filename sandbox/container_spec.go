@@ -169,11 +169,11 @@ func (e *Engine) targetNamespace(c *Container, target string) (string, error) {
 	return fmt.Sprintf("/proc/%d/ns/pid", s.Process.Pid), nil
 }
 
-// mountImageVolumes mounts the images that the container uses as volumes (KEP-4639), and returns the paths by index of
-// the mount.
+// mountImageVolumes mounts each image that the container has as volumes (KEP-4639) once, and returns the paths by the
+// index of the mount.
 func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]string, error) {
 	uids, gids := convert.UserMappings(c.pod.Config)
-	volumes := map[int]string{}
+	volumes, mounted := map[int]string{}, map[string]string{} // by the id of the image
 	for i, m := range c.Config.GetMounts() {
 		if m.GetImage().GetImage() == "" {
 			continue
@@ -186,13 +186,17 @@ func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]s
 			return nil, fmt.Errorf("%w: image %q: %w",
 				crierrors.ErrImageVolumeMountFailed, m.GetImage().GetImage(), err)
 		}
+		if path, ok := mounted[img.ID]; ok {
+			volumes[i] = path
+			continue
+		}
 		path, err := e.deps.Images.Volume(ctx, image.VolumeRequest{
 			ContainerID: c.ID, Index: i, ImageID: img.ID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", crierrors.ErrImageVolumeMountFailed, err)
 		}
-		volumes[i] = path
+		volumes[i], mounted[img.ID] = path, path
 	}
 	return volumes, nil
 }

@@ -13,10 +13,11 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd []string, terminal boo
 	if err != nil {
 		return 0, err
 	}
-	process, err := e.execProcess(c, cmd, terminal)
+	process, release, err := e.execProcess(c, cmd, terminal)
 	if err != nil {
 		return 0, err
 	}
+	defer release()
 	return rt.Exec(ctx, c.ID, process, s)
 }
 

@@ -41,6 +41,8 @@ type Pod struct {
 	history  operation.History
 	// source is the checkpoint that the pod is being restored from; nil for other pods, and after a restart of podd.
 	source *snapshot.Snapshot
+	// release ends the charge of the pod.
+	release func()
 	// restorers counts the callers that restore the pod.
 	restorers atomic.Int32
 
@@ -52,6 +54,7 @@ func (e *Engine) newPod(r record.Pod, s record.PodStatus, chosen *handler.Choice
 	p := &Pod{
 		Pod: r, dir: filepath.Join(e.paths.Pods(), r.ID), logger: e.deps.Log,
 		slot: lifecycle.NewSlot(), life: lifecycle.NewLifetime(e.life.Context()), creation: lifecycle.NewCreation(),
+		release: func() {},
 	}
 	p.handler = e.handlers.Hold(&p.Pod, chosen)
 	p.post = func(t lifecycle.EventType) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -42,8 +41,7 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 		return err
 	}
 	e.recovery.unread.RemovePod(p.ID)
-	host.ReleaseLabels(p.Labels)
-	e.store.pods.Remove(p)
+	e.forgetPod(p)
 	p.post(lifecycle.Deleted)
 	return nil
 }

@@ -65,11 +65,23 @@ func (e *Engine) startPodCreation(
 		host.ReleaseLabels(p.Labels)
 		return other, err
 	}
-	if !e.work.Go(func() { p.creation.Run(ctx, e.podPlan(p)) }) {
-		e.store.pods.Remove(p)
-		p.creation.Finish(errClosing)
+	if p.release, err = charge(p.ID, p.cost(e.deps.Budgets)); err == nil {
+		if !e.work.Go(func() { p.creation.Run(ctx, e.podPlan(p)) }) {
+			err = errClosing
+		}
+	}
+	if err != nil {
+		e.forgetPod(p)
+		p.creation.Finish(err)
 	}
 	return p, nil
+}
+
+// forgetPod removes p, of which nothing is left, from the engine.
+func (e *Engine) forgetPod(p *Pod) {
+	host.ReleaseLabels(p.Labels)
+	e.store.pods.Remove(p)
+	p.release()
 }
 
 func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, chosen *handler.Choice) (record.Pod, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -90,6 +91,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		e, _ := newEngine(t, m)
+		e.deps.Budgets = &budget.Table{} // without limits
 		web := mustRunPod(t, e, "web")
 		var ended []operation.Operation
 		e.operations.Observe = func(_ context.Context, o operation.Operation) { ended = append(ended, o) }

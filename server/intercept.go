@@ -51,7 +51,11 @@ func (s *Server) interceptUnary(
 		}
 		err = s.finish(ctx, c, resp, err)
 	}()
-	return handler(ctx, req)
+	if err := checkSize(req); err != nil {
+		return nil, err
+	}
+	resp, err = handler(ctx, req)
+	return s.fit(c, resp), err
 }
 
 func (s *Server) interceptStream(
@@ -64,7 +68,7 @@ func (s *Server) interceptStream(
 		}
 		err = s.finish(stream.Context(), c, nil, err)
 	}()
-	return handler(srv, stream)
+	return handler(srv, fittingStream{stream, s, c})
 }
 
 // panicked logs a panic and returns the error for the client. The panic's value is only logged if it is an error of the

@@ -9,10 +9,11 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// maxMessage limits gRPC messages in both directions, in bytes: the limit of the kubelet and of crictl.
+// maxMessage limits answers, in bytes: the limit of the kubelet and of crictl.
 const maxMessage = 16 << 20
 
 // Config has the properties of the node that do not change.
@@ -75,7 +76,7 @@ type Server struct {
 	// Encoded parts of list items.
 	podCache       listCache[record.Pod]
 	containerCache listCache[record.Container]
-	// failing are commands that fail again and again.
+	// failing are commands that fail again and again, and answers that are too large.
 	failing repeats
 }
 
@@ -99,7 +100,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // Options returns the options for grpc.NewServer: interceptors and message sizes.
 func (s *Server) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(budget.MaxRequest),
 		grpc.MaxSendMsgSize(maxMessage),
 		grpc.ChainUnaryInterceptor(s.interceptUnary),
 		grpc.ChainStreamInterceptor(s.interceptStream),

@@ -9,6 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/podd-project/podd/sandbox/budget"
 )
 
 // Limits of requests, in bytes or items. They are far above what Kubernetes sends, and low enough that no code below
@@ -22,12 +25,14 @@ const (
 	maxLabels    = 1 << 20 // keys and values together; Kubernetes allows 256 KiB of annotations
 	maxItems     = 4096
 	maxHostname  = 64 // HOST_NAME_MAX
-	// An environment: twice what execve(2) takes for arguments and environment, a quarter of the usual stack limit of
-	// 8 MiB. The record of a container with this environment is below checkpoint.MaxSize.
-	maxEnv    = 4 << 20
-	envCost   = 64 // for each variable, besides its name and value
-	maxSecret = 64 << 10
-	maxText   = 1 << 20
+	maxSecret    = 64 << 10
+	// What execve(2) takes: MAX_ARG_STRLEN, with the NUL, and a quarter of the usual stack limit of 8 MiB.
+	maxArgument  = 128 << 10
+	maxArguments = 2 << 20 // with pointers
+	// Images that are volumes of a container. Each is a mount of the node.
+	maxImageVolumes = 64
+	// Limits of resources, which podd keeps in a container's status.
+	maxResources = 64 << 10
 )
 
 // check records the first problem of a request, with the field's name. The message never contains the value, as it is
@@ -61,6 +66,11 @@ func (c check) name(field string) string {
 		return c.path
 	}
 	return c.path + "." + field
+}
+
+// size limits the cost of keeping a message, see budget.Cost.
+func (c check) size(field string, m proto.Message, max int64) {
+	c.that(budget.Cost(m) <= max, field, fmt.Sprintf("must not take more than %d bytes as JSON", max))
 }
 
 // that records the problem "<field>: <why>" unless ok.

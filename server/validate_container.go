@@ -88,45 +88,56 @@ func (c check) containerConfig(field string, cfg *cri.ContainerConfig) {
 
 // process checks the arguments of execve(2) and config.json.
 func (c check) process(cfg *cri.ContainerConfig) {
-	c.words("command", cfg.GetCommand())
-	c.words("args", cfg.GetArgs())
+	size := c.words("command", cfg.GetCommand()) + c.words("args", cfg.GetArgs()) + c.environment("envs", cfg.GetEnvs())
+	c.arguments("", size)
 	if dir := cfg.GetWorkingDir(); dir != "" {
 		c.absolute("working_dir", dir)
 	}
-	c.environment("envs", cfg.GetEnvs())
 }
 
 // environment is bounded by bytes, not by entries: Kubernetes sets 7 or more variables for each service in a namespace.
-func (c check) environment(field string, envs []*cri.KeyValue) {
-	total := 0
-	for _, e := range envs {
-		total += envCost + len(e.GetKey()) + len(e.GetValue())
-	}
-	c.that(total <= maxEnv, field, "must not have more than "+strconv.Itoa(maxEnv)+" bytes in total")
+// It returns their size for execve(2).
+func (c check) environment(field string, envs []*cri.KeyValue) (size int) {
 	for i, e := range envs {
-		if c.err() != nil {
-			return
-		}
 		c := c.item(field, i)
 		c.that(e.GetKey() != "", "key", "must not be empty")
 		c.that(!strings.Contains(e.GetKey(), "="), "key", "must not contain =")
 		c.line("key", e.GetKey(), maxPath)
 		// The OCI runtime reads it from JSON, which cannot have other bytes.
-		c.text("value", string(e.GetValue()), maxText)
+		c.text("value", string(e.GetValue()), maxArgument-len("=\x00")-len(e.GetKey()))
+		size += argumentSize(e.GetKey()) + len("=") + len(e.GetValue())
 	}
+	return size
 }
 
-func (c check) words(field string, list []string) {
+// words checks arguments and returns their size for execve(2).
+func (c check) words(field string, list []string) (size int) {
 	c.count(field, len(list))
 	for i, s := range list {
-		c.item(field, i).text("", s, maxText)
+		c.item(field, i).text("", s, maxArgument-len("\x00"))
+		size += argumentSize(s)
 	}
+	return size
+}
+
+// argumentSize is the size of a string for execve(2): with the NUL and the pointer.
+func argumentSize(s string) int { return len(s) + len("\x00") + 8 }
+
+// arguments refuses arguments and variables with which no program can be started.
+func (c check) arguments(field string, size int) {
+	c.that(size <= maxArguments, field,
+		"must not have more than "+strconv.Itoa(maxArguments)+" bytes of arguments and environment, see execve(2)")
 }
 
 func (c check) mounts(field string, ms []*cri.Mount) {
 	c.count(field, len(ms))
+	images := 0
 	for i, m := range ms {
+		if m.GetImage() != nil {
+			images++
+		}
 		c := c.item(field, i)
+		c.that(images <= maxImageVolumes, "image", "must not be in more than "+strconv.Itoa(maxImageVolumes)+" mounts")
 		c.that(m != nil, "", "must be set")
 		c.absolute("container_path", m.GetContainerPath())
 		known(c, "propagation", m.GetPropagation(), cri.MountPropagation_name)

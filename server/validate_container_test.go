@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,23 @@ func manyEnvs(n, size int) (envs []*cri.KeyValue) {
 		envs = append(envs, &cri.KeyValue{Key: key, Value: bytes.Repeat([]byte("x"), max(size-len(key), 0))})
 	}
 	return envs
+}
+
+// manyVolumes returns n mounts of images.
+func manyVolumes(n int) (mounts []*cri.Mount) {
+	for i := range n {
+		mounts = append(mounts, &cri.Mount{ContainerPath: fmt.Sprint("/", i), Image: &cri.ImageSpec{Image: imageTag}})
+	}
+	return mounts
+}
+
+// manyLimits returns n limits of 4 KiB each.
+func manyLimits(n int) map[string]string {
+	limits := map[string]string{}
+	for i := range n {
+		limits[fmt.Sprint("memory.", i)] = strings.Repeat("x", 4095)
+	}
+	return limits
 }
 
 func runContainerCases(t *testing.T, cases map[string]containerCase) {
@@ -90,9 +108,16 @@ func TestCreateContainerValidation(t *testing.T) {
 		"NUL in an env value":       {func(c ctr) { c.Envs[1].Value = []byte("a\x00b") }, "config.envs[1].value"},
 		"bad UTF-8 in an env value": {func(c ctr) { c.Envs[1].Value = []byte("a\xffb") }, "config.envs[1].value"},
 		"5,000 envs":                {func(c ctr) { c.Envs = manyEnvs(5000, 60) }, ""},
-		"envs of 4 MiB":             {func(c ctr) { c.Envs = manyEnvs(32, 128<<10-64) }, ""},
-		"envs above 4 MiB":          {func(c ctr) { c.Envs = manyEnvs(32, 128<<10-63) }, "config.envs"},
-		"70,000 envs":               {func(c ctr) { c.Envs = manyEnvs(70_000, 5) }, "config.envs"},
+		"envs of 2 MiB":             {func(c ctr) { c.Envs = manyEnvs(15, 128<<10-2) }, ""},
+		"envs above 2 MiB":          {func(c ctr) { c.Envs = manyEnvs(16, 128<<10-2) }, "config"},
+		"an env of 128 KiB":         {func(c ctr) { c.Envs = manyEnvs(1, 128<<10-1) }, "config.envs[0].value"},
+		"an argument of 128 KiB":    {func(c ctr) { c.Args = []string{strings.Repeat("x", 128<<10)} }, "config.args[0]"},
+		"arguments above 2 MiB": {
+			func(c ctr) { c.Args = slices.Repeat([]string{strings.Repeat("x", 128<<10-1)}, 16) }, "config",
+		},
+		"65 image volumes":          {func(c ctr) { c.Mounts = manyVolumes(65) }, "config.mounts[64].image"},
+		"64 image volumes":          {func(c ctr) { c.Mounts = manyVolumes(64) }, ""},
+		"large resources":           {func(c ctr) { c.Linux.Resources.Unified = manyLimits(20) }, "config.linux.resources"},
 		"null env":                  {func(c ctr) { c.Envs[0] = nil }, "config.envs[0].key"},
 		"empty env value":           {func(c ctr) { c.Envs[0].Value = nil }, ""},
 		"absolute log path":         {func(c ctr) { c.LogPath = "/etc/passwd" }, "config.log_path"},

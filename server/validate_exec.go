@@ -39,7 +39,7 @@ func checkPortForward(r *cri.PortForwardRequest) error {
 
 func (c check) command(field string, cmd []string) {
 	c.that(len(cmd) > 0 && cmd[0] != "", field, "must not be empty")
-	c.words(field, cmd)
+	c.arguments(field, c.words(field, cmd))
 }
 
 // streams checks the streams of exec and attach.

@@ -140,6 +140,7 @@ func (c check) profile(field string, p *cri.SecurityProfile) {
 
 // resources refuses values that no kernel accepts. Others may still be refused by this kernel.
 func (c check) resources(field string, r *cri.LinuxContainerResources) {
+	c.size(field, r, maxResources)
 	c = c.at(field)
 	c.that(
 		r.GetCpuPeriod() == 0 || 1000 <= r.GetCpuPeriod() && r.GetCpuPeriod() <= 1000000, "cpu_period",

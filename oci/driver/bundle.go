@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // Bundle is the directory of one container, <run directory>/<id>.
@@ -65,7 +66,7 @@ func (b Bundle) Create(s *specs.Spec) error {
 		}
 		return fmt.Errorf("create bundle: %w", err)
 	}
-	data, err := json.Marshal(s)
+	data, err := PlainJSON(s)
 	if err != nil {
 		return fmt.Errorf("encode config.json: %w", err)
 	}
@@ -74,6 +75,9 @@ func (b Bundle) Create(s *specs.Spec) error {
 	}
 	return nil
 }
+
+// PlainJSON is checkpoint.PlainJSON on one line.
+func PlainJSON(v any) ([]byte, error) { return checkpoint.PlainJSON(v, "") }
 
 // FileExists reports whether there is a file, of any kind, at the path.
 func FileExists(path string) bool {

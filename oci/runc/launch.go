@@ -2,7 +2,6 @@ package runc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -120,7 +119,7 @@ func (f execFiles) all() []string { return []string{f.process, f.pid, f.innerPid
 
 // writeProcess writes the process description where the runtime can read it.
 func writeProcess(dir string, p *specs.Process) (execFiles, error) {
-	data, err := json.Marshal(p)
+	data, err := driver.PlainJSON(p)
 	if err != nil {
 		return execFiles{}, fmt.Errorf("encode process: %w", err)
 	}

@@ -13,6 +13,7 @@ const (
 	Bytes       = "bytes"
 	Checkpoints = "checkpoints"
 	Connections = "connections"
+	Mounts      = "mounts"
 	Sessions    = "sessions"
 )
 

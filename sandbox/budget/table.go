@@ -21,6 +21,16 @@ type Table struct {
 	// Checkpoints are checkpoints of pods and containers in progress, which fill disks. More wait.
 	Checkpoints *Pool
 
+	// Configurations are the requests of pods and containers that exist, and the configurations of their images: podd
+	// keeps them in memory and in records, and runtimes keep them in the run directory as config.json.
+	Configurations *Pool
+	// Commands are the descriptions of the commands that run by exec, which are in the run directory until their ends.
+	Commands *Pool
+	// Answers are the parts of those requests that are in lists and statuses, which must fit into messages.
+	Answers *Pool
+	// ImageMounts are images that containers have as volumes: each is a mount of the node.
+	ImageMounts *Pool
+
 	usages []func() Usage
 }
 
@@ -45,6 +55,16 @@ func New(sessions, sessionsPerPod, pendingConnections int) *Table {
 		Name: "forwarded connections being established", Unit: Connections, Limit: 1024, PerOwner: 32, Owner: "pod",
 	})
 	t.Checkpoints = t.pool(Usage{Name: "checkpoints at once", Unit: Checkpoints, Limit: 4})
+	t.Configurations = t.pool(Usage{
+		Name: "configurations", Unit: Bytes, Limit: 64 << 20, PerOwner: 8 << 20, Owner: "pod",
+	})
+	t.Commands = t.pool(Usage{
+		Name: "commands of exec", Unit: Bytes, Limit: 32 << 20, PerOwner: 8 << 20, Owner: "pod",
+	})
+	t.Answers = t.pool(Usage{
+		Name: "lists and statuses", Unit: Bytes, Limit: 10 << 20, PerOwner: 1 << 20, Owner: "pod",
+	})
+	t.ImageMounts = t.pool(Usage{Name: "image volumes", Unit: Mounts, Limit: 1024, PerOwner: 128, Owner: "pod"})
 	return t
 }
 

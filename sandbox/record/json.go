@@ -7,6 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // message is a CRI message in protobuf's JSON form: cri.KeyValue's own JSON form replaces bytes that are not UTF-8.
@@ -62,7 +64,7 @@ type (
 
 // MarshalJSON returns the content of record.json.
 func (p Pod) MarshalJSON() ([]byte, error) {
-	return json.Marshal(podJSON{(*plainPod)(&p), message[*cri.PodSandboxConfig]{p.Config}})
+	return checkpoint.PlainJSON(podJSON{(*plainPod)(&p), message[*cri.PodSandboxConfig]{p.Config}}, "")
 }
 
 // UnmarshalJSON parses the content of record.json.
@@ -75,7 +77,7 @@ func (p *Pod) UnmarshalJSON(data []byte) error {
 
 // MarshalJSON returns the content of record.json.
 func (c Container) MarshalJSON() ([]byte, error) {
-	return json.Marshal(containerJSON{(*plainContainer)(&c), message[*cri.ContainerConfig]{c.Config}})
+	return checkpoint.PlainJSON(containerJSON{(*plainContainer)(&c), message[*cri.ContainerConfig]{c.Config}}, "")
 }
 
 // UnmarshalJSON parses the content of record.json.

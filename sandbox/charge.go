@@ -1,0 +1,86 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/budget"
+)
+
+// Bytes of each pod, container and command that count against no budget: ordinary ones can be created when others have
+// used a budget up.
+const (
+	freeConfiguration = 64 << 10
+	freeAnswer        = 8 << 10
+)
+
+// share is an amount that is taken from a budget.
+type share struct {
+	pool *budget.Pool
+	n    int64
+}
+
+// charge takes the shares for the pod until release, or returns a *budget.RefusedError.
+func charge(pod string, shares []share) (release func(), err error) {
+	var grants []*budget.Grant
+	release = func() {
+		for _, g := range grants {
+			g.Release()
+		}
+	}
+	for _, s := range shares {
+		g, err := s.pool.Try(pod, max(s.n, 0))
+		if err != nil {
+			release()
+			return func() {}, err
+		}
+		grants = append(grants, g)
+	}
+	return release, nil
+}
+
+// cost is p's share of the budgets while it exists.
+func (p *Pod) cost(b *budget.Table) []share {
+	answer := &cri.PodSandboxStatus{
+		Metadata: p.Config.GetMetadata(), Labels: p.Config.GetLabels(), Annotations: p.Config.GetAnnotations(),
+	}
+	return []share{
+		{b.Configurations, budget.Cost(p.Config) - freeConfiguration},
+		{b.Answers, int64(proto.Size(answer)) - freeAnswer},
+	}
+}
+
+// cost is c's share of the budgets while it exists.
+func (c *Container) cost(ctx context.Context, e *Engine) []share {
+	b, cfg := e.deps.Budgets, c.Config
+	answer := &cri.ContainerStatus{
+		Metadata: cfg.GetMetadata(), Image: cfg.GetImage(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
+		Mounts: cfg.GetMounts(), LogPath: cfg.GetLogPath(),
+		Resources: &cri.ContainerResources{Linux: cfg.GetLinux().GetResources()},
+	}
+	configuration := budget.Cost(cfg)
+	if img, err := e.deps.Images.Resolve(ctx, c.ImageID); err == nil { // its arguments and environment are in config.json
+		text, _ := json.Marshal(img.Config) // strings, and maps of them
+		configuration += int64(len(text))
+	}
+	images := map[string]bool{}
+	for _, m := range cfg.GetMounts() {
+		if ref := m.GetImage().GetImage(); ref != "" {
+			images[ref] = true
+		}
+	}
+	return []share{
+		{b.Configurations, configuration - freeConfiguration},
+		{b.Answers, int64(proto.Size(answer)) - freeAnswer},
+		{b.ImageMounts, int64(len(images))},
+	}
+}
+
+// chargeCommand charges the description of a command, which is in the run directory: config has its environment.
+func (e *Engine) chargeCommand(c *Container, config []byte, cmd []string) (release func(), err error) {
+	size := budget.Cost(&cri.ExecRequest{Cmd: cmd}) + int64(len(config))
+	return charge(c.pod.ID, []share{{e.deps.Budgets.Commands, size - freeConfiguration}})
+}
