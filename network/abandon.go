@@ -50,7 +50,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 		}
 	}
 	path := c.recordPath(r.PodID)
-	kept, err := checkpoint.Quarantine(path, filepath.Join(c.cfg().StateDir, damagedDir))
+	kept, err := checkpoint.Quarantine(path, filepath.Join(c.stateDir, damagedDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -19,8 +19,7 @@ func TestAbandon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := networktest.NewBridge(t, "1.0.0", portmap, firewall)
-			cfg := b.Config()
-			c := start(t, cfg)
+			c := start(t, b.StateDir, b.Config())
 			r := request(t, "pod1")
 			r.Ports = []network.PortMapping{{HostPort: 18082, ContainerPort: 8080, Protocol: "tcp", HostIP: "127.0.0.1"}}
 			result := setup(t, c, r)
@@ -28,7 +27,7 @@ func TestAbandon(t *testing.T) {
 			if err != nil || len(leases["pod1"]) != len(result.IPs) {
 				t.Errorf("leases %v, %v, want %v", leases, err, result.IPs)
 			}
-			if err := damage(filepath.Join(cfg.StateDir, "pod1.json")); err != nil {
+			if err := damage(filepath.Join(b.StateDir, "pod1.json")); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Teardown(t.Context(), "pod1"); name != "gone" && !errors.Is(err, network.ErrDamaged) {
@@ -46,11 +45,11 @@ func TestAbandon(t *testing.T) {
 			if ids, err := c.Attachments(); err != nil || len(ids) > 0 {
 				t.Errorf("attachments afterwards = %v, %v, want none", ids, err)
 			}
-			kept, err := os.ReadDir(filepath.Join(cfg.StateDir, "damaged"))
+			kept, err := os.ReadDir(filepath.Join(b.StateDir, "damaged"))
 			if name != "gone" && len(kept) != 1 {
 				t.Errorf("kept records = %v, %v, want one", kept, err)
 			}
-			if err := os.RemoveAll(filepath.Join(cfg.StateDir, "damaged")); err != nil {
+			if err := os.RemoveAll(filepath.Join(b.StateDir, "damaged")); err != nil {
 				t.Error(err)
 			}
 		})

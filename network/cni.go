@@ -24,8 +24,10 @@ type CNI struct {
 	// settings are replaced as a whole, see Reconfigure.
 	settings atomic.Pointer[Config]
 
-	log logrus.FieldLogger
-	env []string
+	// stateDir holds the attachment records.
+	stateDir string
+	log      logrus.FieldLogger
+	env      []string
 	// pods admits one operation per pod at a time, as CNI requires for a container.
 	pods lock.Keyed
 	gate gate
@@ -43,10 +45,10 @@ type CNI struct {
 	sync    func(path string) error
 }
 
-// New returns a CNI that watches the configuration directory until Close. The configuration must be valid. Ready, not
-// New, reports a missing configuration or plugin.
-func New(cfg Config, log logrus.FieldLogger) (*CNI, error) {
-	c, err := newCNI(cfg, log)
+// New returns a CNI that watches the configuration directory until Close. It keeps its records in stateDir, an absolute
+// path, which it creates. The configuration must be valid. Ready, not New, reports a missing configuration or plugin.
+func New(stateDir string, cfg Config, log logrus.FieldLogger) (*CNI, error) {
+	c, err := newCNI(stateDir, cfg, log)
 	if err != nil {
 		return nil, err
 	}
@@ -55,15 +57,15 @@ func New(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 }
 
 // newCNI is New without the watch.
-func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+func newCNI(stateDir string, cfg Config, log logrus.FieldLogger) (*CNI, error) {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("network state: %w", err)
 	}
-	if err := checkpoint.Sweep(cfg.StateDir); err != nil {
+	if err := checkpoint.Sweep(stateDir); err != nil {
 		return nil, fmt.Errorf("network state: %w", err)
 	}
 	c := &CNI{
-		log: log, env: pluginEnv(os.Environ(), cfg.PluginEnv), stop: func() {},
+		stateDir: stateDir, log: log, env: pluginEnv(os.Environ(), cfg.PluginEnv), stop: func() {},
 		entering: semaphore.NewWeighted(dialThreads), sync: checkpoint.Sync,
 	}
 	c.settings.Store(&cfg)
@@ -78,8 +80,7 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 func (c *CNI) cfg() *Config { return c.settings.Load() }
 
 // Reconfigure replaces the configuration, which must be valid. Attachments in progress use the former one; a running
-// STATUS of the plugins is aborted and rerun. StateDir, NetnsDir and PluginEnv must not change. It must not be called
-// after Close.
+// STATUS of the plugins is aborted and rerun. It must not be called after Close.
 func (c *CNI) Reconfigure(cfg Config) {
 	c.watching.Lock()
 	defer c.watching.Unlock()
@@ -127,7 +128,7 @@ func (c *CNI) skippable() *reference.Idle {
 
 // cacheDir is the directory of results that libcni requires. podd does not use it: libcni writes it in place, and only
 // after all plugins have succeeded.
-func (c *CNI) cacheDir() string { return filepath.Join(c.cfg().StateDir, "libcni") }
+func (c *CNI) cacheDir() string { return filepath.Join(c.stateDir, "libcni") }
 
 // dropCache removes libcni's cached result of a pod: the record is the only source.
 func (c *CNI) dropCache(network, podID string) {

@@ -30,8 +30,7 @@ func testConfig(t testing.TB) Config {
 	t.Helper()
 	dir := t.TempDir()
 	cfg := DefaultConfig()
-	cfg.StateDir, cfg.ConfDir, cfg.BinDirs = filepath.Join(dir, "state"), filepath.Join(dir, "net.d"),
-		[]string{filepath.Join(dir, "bin")}
+	cfg.ConfDir, cfg.BinDirs = filepath.Join(dir, "net.d"), []string{filepath.Join(dir, "bin")}
 	for _, d := range []string{cfg.ConfDir, cfg.BinDirs[0]} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -43,6 +42,9 @@ func testConfig(t testing.TB) Config {
 	}
 	return cfg
 }
+
+// stateDir returns the state directory of a CNI with a testConfig.
+func stateDir(cfg Config) string { return filepath.Join(filepath.Dir(cfg.ConfDir), "state") }
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
@@ -83,7 +85,7 @@ func newFakeCNI(
 	t testing.TB, cfg Config, answer func(ctx context.Context, command string, stdin []byte) ([]byte, error),
 ) *CNI {
 	t.Helper()
-	c, err := newCNI(cfg, quiet())
+	c, err := newCNI(stateDir(cfg), cfg, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +118,9 @@ func testRecord(t testing.TB, podID string) *record {
 
 func TestConfigValidate(t *testing.T) {
 	good := DefaultConfig()
-	good.StateDir = "/var/lib/podd/network"
 	good.Validate(func(key string, err error) { t.Errorf("Validate of the default configuration: %s: %v", key, err) })
 	for name, spoil := range map[string]func(*Config){
-		"no state":             func(c *Config) { c.StateDir = "" },
+		"no conf dir":          func(c *Config) { c.ConfDir = "" },
 		"relative conf dir":    func(c *Config) { c.ConfDir = "net.d" },
 		"relative template":    func(c *Config) { c.ConfTemplate = "x.tmpl" },
 		"no bin dirs":          func(c *Config) { c.BinDirs = nil },
@@ -141,10 +142,10 @@ func TestConfigValidate(t *testing.T) {
 
 func TestNewSweepsTemporaryRecords(t *testing.T) {
 	cfg := testConfig(t)
-	if err := os.Mkdir(cfg.StateDir, 0o700); err != nil {
+	if err := os.Mkdir(stateDir(cfg), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	leftover := filepath.Join(cfg.StateDir, ".tmp-pod.json-1")
+	leftover := filepath.Join(stateDir(cfg), ".tmp-pod.json-1")
 	write(t, leftover, "half")
 	c := newFakeCNI(t, cfg, nil)
 	if _, err := os.Stat(leftover); err == nil {
@@ -153,8 +154,8 @@ func TestNewSweepsTemporaryRecords(t *testing.T) {
 	if err := c.writeRecord(testRecord(t, "pod.1")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(cfg.StateDir, "pod-2.json"), "rubbish")
-	write(t, filepath.Join(cfg.StateDir, "note.txt"), "not a record")
+	write(t, filepath.Join(stateDir(cfg), "pod-2.json"), "rubbish")
+	write(t, filepath.Join(stateDir(cfg), "note.txt"), "not a record")
 	if ids, err := c.Attachments(); err != nil || !slices.Equal(ids, []string{"pod-2", "pod.1"}) {
 		t.Errorf("Attachments = %q, %v, want [pod-2 pod.1]", ids, err)
 	}

@@ -9,11 +9,9 @@ import (
 	"time"
 )
 
-// Config configures CNI: directories and time limits.
+// Config has the operator's keys of CNI: directories and time limits. Reconfigure can replace them.
 type Config struct {
-	// StateDir holds the attachment records. An absolute path; it is created.
-	StateDir string `toml:"-"`
-	// NetnsDir is the directory in which the engine pins the pods' network namespaces.
+	// NetnsDir is the directory in which the engine pins the pods' network namespaces; CNI gets their paths.
 	NetnsDir string `toml:"netns_dir" comment:"Directory of the pods' network namespaces, as CNI plugins get it in CNI_NETNS. Tools look in /var/run/netns, with exactly this spelling (ip netns, Multus, Istio). podd's files in it are podd-<pod id>; others are not touched. Default if run is not /run/podd: netns in run."`
 	// ConfDir is the CNI configuration directory. It need not exist yet.
 	ConfDir string `toml:"conf_dir" comment:"Directory of CNI configurations, watched for changes. The first valid .conf, .conflist or .json file by name is used."`
@@ -25,7 +23,7 @@ type Config struct {
 	// IPPreference orders the addresses of a pod: cni (as returned by the plugin), ipv4 or ipv6 first.
 	IPPreference string `toml:"ip_preference" comment:"Primary address of a pod: cni (the first that the plugin returns), ipv4 or ipv6."`
 	// PluginEnv names variables of the daemon's environment that plugins get in addition to PATH, the proxies and CNI's
-	// own.
+	// own. New reads it; Reconfigure does not.
 	PluginEnv []string `toml:"plugin_env" comment:"Names of further environment variables of the daemon that are passed to plugins."`
 	// SkipIdlePlugins skips plugins of the CNI project that have nothing to do for a pod.
 	SkipIdlePlugins bool `toml:"skip_idle_plugins" comment:"Do not start the plugins portmap (for a pod without host ports) and bandwidth (without limits), which would only pass on the result of the plugin before them. Applies to the programs of github.com/containernetworking/plugins, by their build information."`
@@ -53,12 +51,11 @@ func (c Config) Validate(problem func(key string, err error)) {
 		strings.ContainsRune(c.NetnsDir, 0) {
 		problem("netns_dir", fmt.Errorf("%q is not a clean absolute path", c.NetnsDir))
 	}
-	for _, p := range []struct{ key, path string }{
-		{"state directory", c.StateDir}, {"conf_dir", c.ConfDir}, {"conf_template", c.ConfTemplate},
-	} {
-		if !filepath.IsAbs(p.path) && !(p.key == "conf_template" && p.path == "") {
-			problem(p.key, fmt.Errorf("%q is not an absolute path", p.path))
-		}
+	if !filepath.IsAbs(c.ConfDir) {
+		problem("conf_dir", fmt.Errorf("%q is not an absolute path", c.ConfDir))
+	}
+	if c.ConfTemplate != "" && !filepath.IsAbs(c.ConfTemplate) {
+		problem("conf_template", fmt.Errorf("%q is not an absolute path", c.ConfTemplate))
 	}
 	if len(c.BinDirs) == 0 {
 		problem("bin_dirs", errors.New("is empty, want at least one directory"))

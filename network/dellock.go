@@ -46,5 +46,5 @@ func (c *CNI) lockDel(ctx context.Context, podID string) (*os.File, error) {
 }
 
 func (c *CNI) delLockPath(podID string) string {
-	return filepath.Join(c.cfg().StateDir, podID+delLockSuffix)
+	return filepath.Join(c.stateDir, podID+delLockSuffix)
 }

@@ -14,7 +14,7 @@ import (
 // TestDelLockOutlivesTheDaemon: processes started by a plugin of an earlier daemon hold the lock, and the next daemon
 // waits.
 func TestDelLockOutlivesTheDaemon(t *testing.T) {
-	c := cniWith(Config{StateDir: t.TempDir()})
+	c := cniWith(t.TempDir())
 	f, err := c.lockDel(t.Context(), "pod")
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestExecPluginInheritsTheDelLock(t *testing.T) {
 }
 
 func TestTeardownRemovesTheDelLock(t *testing.T) {
-	c := cniWith(Config{StateDir: t.TempDir()})
+	c := cniWith(t.TempDir())
 	for _, path := range []string{c.delLockPath("pod"), c.recordPath("pod")} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestTeardownRemovesTheDelLock(t *testing.T) {
 	if err := c.removeRecord("pod"); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := os.ReadDir(c.cfg().StateDir); len(left) > 0 {
+	if left, _ := os.ReadDir(c.stateDir); len(left) > 0 {
 		t.Errorf("files left over: %v", left)
 	}
 }

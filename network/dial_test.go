@@ -20,7 +20,7 @@ import (
 func attached(t testing.TB) (*network.CNI, string) {
 	t.Helper()
 	b := networktest.NewBridge(t, "1.0.0")
-	c := start(t, b.Config())
+	c := start(t, b.StateDir, b.Config())
 	r := request(t, "pod1")
 	setup(t, c, r)
 	t.Cleanup(func() { teardown(t, c, "pod1") })

@@ -24,7 +24,8 @@ import (
 // failNet is a network whose only plugin is failpoint.
 type failNet struct {
 	*network.CNI
-	cfg network.Config
+	stateDir string
+	cfg      network.Config
 }
 
 // startFailpoint starts a network with only the failpoint plugin; change may edit its configuration.
@@ -33,7 +34,8 @@ func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version strin
 	t.Helper()
 	networktest.NeedNode(t)
 	cfg := network.DefaultConfig()
-	cfg.StateDir, cfg.ConfDir, cfg.BinDirs = filepath.Join(t.TempDir(), "network"), t.TempDir(), []string{bin}
+	stateDir := filepath.Join(t.TempDir(), "network")
+	cfg.ConfDir, cfg.BinDirs = t.TempDir(), []string{bin}
 	if change != nil {
 		change(&cfg)
 	}
@@ -42,14 +44,14 @@ func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version strin
 	if err := os.WriteFile(filepath.Join(cfg.ConfDir, "10.conflist"), []byte(conf), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	networktest.CheckFiles(t, cfg.StateDir)
-	return failNet{start(t, cfg), cfg}
+	networktest.CheckFiles(t, stateDir)
+	return failNet{start(t, stateDir, cfg), stateDir, cfg}
 }
 
 // breakState makes the state directory unwritable, even for root.
 func (c failNet) breakState(t *testing.T) {
 	t.Helper()
-	if err := os.Remove(c.cfg.StateDir); err != nil {
+	if err := os.Remove(c.stateDir); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -124,7 +126,7 @@ func TestHangingPluginIsKilledAtTheDeadline(t *testing.T) {
 	p.Set("DEL", failpoint.Succeed)
 	patient := c.cfg
 	patient.DelTimeout = time.Minute
-	teardown(t, start(t, patient), "pod1")
+	teardown(t, start(t, c.stateDir, patient), "pod1")
 }
 
 // TestHangingPluginHarmsNoOtherPod: containerd#4666, where one hanging plugin made the node NotReady.
@@ -180,7 +182,7 @@ func TestDelGetsWhatAddGot(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := network.New(c.cfg, discard())
+	again, err := network.New(c.stateDir, c.cfg, discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +314,7 @@ func TestGCTellsPluginsWhatIsValid(t *testing.T) {
 	for _, id := range []string{"keep", "lost", "broken"} {
 		setup(t, c.CNI, request(t, id))
 	}
-	bad := filepath.Join(c.cfg.StateDir, "broken.json")
+	bad := filepath.Join(c.stateDir, "broken.json")
 	if err := os.WriteFile(bad, []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}

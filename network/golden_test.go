@@ -41,7 +41,7 @@ func goldenRecord(t *testing.T) *record {
 // TestAttachmentsOfEveryReleaseAreRead: testdata has a record of every format that was released. The newest is, byte
 // for byte, what this version writes.
 func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
-	c := cniWith(Config{StateDir: t.TempDir()})
+	c := cniWith(t.TempDir())
 	if err := c.writeRecord(goldenRecord(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -84,9 +84,9 @@ func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 	}
 }
 
-// cniWith returns a CNI that has nothing but a configuration.
-func cniWith(cfg Config) *CNI {
-	c := &CNI{sync: func(string) error { return nil }}
-	c.settings.Store(&cfg)
+// cniWith returns a CNI that has nothing but a state directory and an empty configuration.
+func cniWith(stateDir string) *CNI {
+	c := &CNI{stateDir: stateDir, sync: func(string) error { return nil }}
+	c.settings.Store(&Config{})
 	return c
 }

@@ -225,7 +225,7 @@ func TestNewFollowsTheRealDirectory(t *testing.T) {
 	if err := os.Remove(cfg.ConfDir); err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(cfg, quiet())
+	c, err := New(stateDir(cfg), cfg, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestNewFollowsTheRealDirectory(t *testing.T) {
 func TestReconfigure(t *testing.T) {
 	cfg := testConfig(t)
 	log, _ := logtest.NewNullLogger()
-	c, err := newCNI(cfg, log)
+	c, err := newCNI(stateDir(cfg), cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestSkipIdlePlugins(t *testing.T) {
 			if test.another {
 				replaceByAnother(t, filepath.Join(bin, "portmap"))
 			}
-			c := start(t, cfg)
+			c := start(t, b.StateDir, cfg)
 			r := request(t, "pod1")
 			r.Ports, r.Bandwidth = test.request.Ports, test.request.Bandwidth
 			result, err := c.Setup(t.Context(), r)

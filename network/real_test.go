@@ -39,9 +39,9 @@ func discard() *logrus.Logger {
 	return log
 }
 
-func start(t testing.TB, cfg network.Config) *network.CNI {
+func start(t testing.TB, stateDir string, cfg network.Config) *network.CNI {
 	t.Helper()
-	c, err := network.New(cfg, discard())
+	c, err := network.New(stateDir, cfg, discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestSuite(t *testing.T) {
 			networktest.Suite(t, func(t *testing.T) networktest.Env {
 				b := networktest.NewBridge(t, version, portmap, firewall)
 				cfg := b.Config()
-				return networktest.Env{Network: start(t, cfg), Netns: networktest.NewNetns}
+				return networktest.Env{Network: start(t, b.StateDir, cfg), Netns: networktest.NewNetns}
 			})
 		})
 	}
@@ -168,7 +168,7 @@ func dial(address string) (conn net.Conn, err error) {
 func TestPodAnswersOnItsAddressesPortsAndLocalhost(t *testing.T) {
 	b := networktest.NewBridge(t, "1.0.0", portmap)
 	nodeUp(t)
-	c := start(t, b.Config())
+	c := start(t, b.StateDir, b.Config())
 	r := request(t, "pod1")
 	r.Ports = []network.PortMapping{{HostPort: 18080, ContainerPort: 8080, Protocol: "tcp"}}
 	result := setup(t, c, r)
@@ -204,15 +204,15 @@ func TestPodAnswersOnItsAddressesPortsAndLocalhost(t *testing.T) {
 
 // TestRecordWrites: a plugin that passes on the result of the one before it costs no write to disk.
 func TestRecordWrites(t *testing.T) {
-	cfg := networktest.NewBridge(t, "1.0.0", portmap, firewall).Config()
-	c := start(t, cfg)
+	b := networktest.NewBridge(t, "1.0.0", portmap, firewall)
+	c := start(t, b.StateDir, b.Config())
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
 	// Each write renames a temporary file of another name.
-	if _, err := unix.InotifyAddWatch(fd, cfg.StateDir, unix.IN_MOVED_FROM); err != nil {
+	if _, err := unix.InotifyAddWatch(fd, b.StateDir, unix.IN_MOVED_FROM); err != nil {
 		t.Fatal(err)
 	}
 	setup(t, c, request(t, "pod1"))
@@ -254,7 +254,7 @@ func TestTeardownNeedsNothingButTheRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := networktest.NewBridge(t, "1.0.0", portmap, firewall)
 			cfg := b.Config()
-			c := start(t, cfg)
+			c := start(t, b.StateDir, cfg)
 			r := request(t, "pod1")
 			r.Ports = []network.PortMapping{{HostPort: 18081, ContainerPort: 8080, Protocol: "udp", HostIP: "127.0.0.1"}}
 			setup(t, c, r)
@@ -266,7 +266,7 @@ func TestTeardownNeedsNothingButTheRecord(t *testing.T) {
 				[]byte(`{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"loopback"}]}`), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			teardown(t, start(t, cfg), "pod1")
+			teardown(t, start(t, b.StateDir, cfg), "pod1")
 		})
 	}
 }
@@ -275,7 +275,7 @@ func TestTeardownNeedsNothingButTheRecord(t *testing.T) {
 // that it finds.
 func TestTeardownOfAnInterfaceWithoutAddresses(t *testing.T) {
 	b := networktest.NewBridge(t, "1.0.0") // which checks that no rule is left
-	c := start(t, b.Config())
+	c := start(t, b.StateDir, b.Config())
 	r := request(t, "taken-over")
 	setup(t, c, r)
 	err := networktest.InNetns(r.Netns, func() error {
@@ -308,7 +308,7 @@ func TestHalfFailedAddIsUndone(t *testing.T) {
 			b := networktest.NewBridge(t, "1.0.0", firewall, p.Conf(""))
 			cfg := b.Config()
 			cfg.BinDirs = append(cfg.BinDirs, bin)
-			c := start(t, cfg)
+			c := start(t, b.StateDir, cfg)
 			p.Set("ADD", action)
 			if result, err := c.Setup(t.Context(), request(t, "pod1")); err == nil {
 				t.Fatalf("Setup = %v, want an error", result)
@@ -338,7 +338,7 @@ func TestCrashAtEveryPlugin(t *testing.T) {
 			ctx, crash := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() {
-				_, err := start(t, cfg).Setup(ctx, request(t, "pod1"))
+				_, err := start(t, b.StateDir, cfg).Setup(ctx, request(t, "pod1"))
 				done <- err
 			}()
 			for len(p.Calls("ADD")) == 0 {
@@ -348,14 +348,14 @@ func TestCrashAtEveryPlugin(t *testing.T) {
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Errorf("Setup = %v, want context.Canceled", err)
 			}
-			teardown(t, start(t, cfg), "pod1")
+			teardown(t, start(t, b.StateDir, cfg), "pod1")
 		})
 	}
 }
 
 func TestLoopbackIsUp(t *testing.T) {
 	b := networktest.NewBridge(t, "1.0.0")
-	c := start(t, b.Config())
+	c := start(t, b.StateDir, b.Config())
 	r := request(t, "pod1")
 	setup(t, c, r)
 	ns, err := netns.GetFromPath(r.Netns)
@@ -381,7 +381,7 @@ func TestLoopbackIsUp(t *testing.T) {
 
 func TestBandwidthIsLimited(t *testing.T) {
 	b := networktest.NewBridge(t, "1.0.0", bandwidth)
-	c := start(t, b.Config())
+	c := start(t, b.StateDir, b.Config())
 	r := request(t, "pod1")
 	r.Bandwidth = &network.Bandwidth{Ingress: 10_000_000, Egress: 5_000_000}
 	setup(t, c, r)
@@ -413,7 +413,7 @@ func TestHandlerHasItsOwnConfiguration(t *testing.T) {
 	p := failpoint.Install(t, bin)
 	cfg := b.Config()
 	cfg.BinDirs = append(cfg.BinDirs, bin)
-	c := start(t, cfg)
+	c := start(t, b.StateDir, cfg)
 	r := request(t, "pod1")
 	r.ConfDir = t.TempDir()
 	if _, err := c.Setup(t.Context(), r); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), r.ConfDir) {
@@ -437,7 +437,7 @@ func TestHandlerHasItsOwnConfiguration(t *testing.T) {
 
 func TestSetupRefusesWhatIsNoPodNamespace(t *testing.T) {
 	b := networktest.NewBridge(t, "1.0.0")
-	c := start(t, b.Config())
+	c := start(t, b.StateDir, b.Config())
 	own := filepath.Join(t.TempDir(), "own")
 	file := filepath.Join(t.TempDir(), "file")
 	for _, path := range []string{own, file} {
@@ -489,9 +489,10 @@ func BenchmarkSetupTeardown(b *testing.B) {
 		"bridge+portmap+bandwidth, skipped": {more: []string{portmap, bandwidth}, skip: true},
 	} {
 		b.Run(name, func(b *testing.B) {
-			cfg := networktest.NewBridge(b, "1.0.0", test.more...).Config()
+			bridge := networktest.NewBridge(b, "1.0.0", test.more...)
+			cfg := bridge.Config()
 			cfg.SkipIdlePlugins = test.skip
-			c := start(b, cfg)
+			c := start(b, bridge.StateDir, cfg)
 			r := request(b, "pod1")
 			var took time.Duration
 			for b.Loop() {
@@ -507,7 +508,8 @@ func BenchmarkSetupTeardown(b *testing.B) {
 
 // BenchmarkReady measures the kubelet's Status while pods come and go.
 func BenchmarkReady(b *testing.B) {
-	c := start(b, networktest.NewBridge(b, "1.0.0").Config())
+	bridge := networktest.NewBridge(b, "1.0.0")
+	c := start(b, bridge.StateDir, bridge.Config())
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	r := request(b, "pod1")

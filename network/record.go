@@ -82,7 +82,7 @@ func (r *record) check(podID string) error {
 }
 
 func (c *CNI) recordPath(podID string) string {
-	return filepath.Join(c.cfg().StateDir, podID+recordSuffix)
+	return filepath.Join(c.stateDir, podID+recordSuffix)
 }
 
 // writeRecord writes r and starts to sync it: r.syncs.Wait ends that. kill -9 loses nothing that is written.
@@ -130,7 +130,7 @@ func (c *CNI) removeRecord(podID string) error {
 
 // Attachments returns the ids of the pods that have a record, readable or not, sorted.
 func (c *CNI) Attachments() ([]string, error) {
-	entries, err := os.ReadDir(c.cfg().StateDir)
+	entries, err := os.ReadDir(c.stateDir)
 	if err != nil {
 		return nil, fmt.Errorf("list network attachments: %w", err)
 	}

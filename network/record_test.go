@@ -88,7 +88,7 @@ func TestBadRecordsAreNamedAndKept(t *testing.T) {
 				t.Error("a plugin was run")
 				return nil, nil
 			})
-			path := filepath.Join(c.cfg().StateDir, "pod1.json")
+			path := filepath.Join(c.stateDir, "pod1.json")
 			if err := make(c, path); err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestTeardownIsRepeatable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	err := filepath.WalkDir(c.cfg().StateDir, func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(c.stateDir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			t.Errorf("file left over: %s", path)
 		}

@@ -123,8 +123,8 @@ func FuzzResult(f *testing.F) {
 			return
 		}
 		cfg := testConfig(t)
-		cfg.StateDir = inMemory(t)
 		c := newFakeCNI(t, cfg, func(context.Context, string, []byte) ([]byte, error) { return text, nil })
+		c.stateDir = inMemory(t)
 		r := newRecord(Request{PodID: "pod1", Netns: "/n"}, list)
 		if err := c.writeRecord(r); err != nil {
 			t.Fatal(err)

@@ -132,7 +132,6 @@ func (c *Config) place(root, run string) {
 		c.Network.NetnsDir = filepath.Join(run, "netns")
 	}
 	c.Root, c.Run = root, run
-	c.Network.StateDir = filepath.Join(root, "network")
 	c.Image.Root, c.Image.RunRoot = filepath.Join(root, "storage"), filepath.Join(run, "storage")
 }
 

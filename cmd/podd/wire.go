@@ -77,7 +77,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 		return nil, err
 	}
 	d.onClose("image store", images.Close)
-	pods, err := network.New(d.cfg.Network, d.log)
+	pods, err := network.New(filepath.Join(d.cfg.Root, "network"), d.cfg.Network, d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ type Bridge struct {
 	t testing.TB
 	// Name is the name of the network and of the bridge.
 	Name string
-	// ConfDir holds the configuration, DataDir host-local's addresses.
-	ConfDir, DataDir string
+	// ConfDir holds the configuration, DataDir host-local's addresses, StateDir the records.
+	ConfDir, DataDir, StateDir string
 	// Subnet4 and Subnet6 are the ranges, Gateway4 is the bridge's address.
 	Subnet4, Subnet6, Gateway4 string
 }
@@ -31,11 +31,13 @@ func NewBridge(t testing.TB, cniVersion string, more ...string) *Bridge {
 	sum := sha256.Sum256([]byte(t.Name()))
 	b := &Bridge{
 		t: t, Name: fmt.Sprintf("pt%x", sum[:4]), ConfDir: t.TempDir(), DataDir: t.TempDir(),
-		Subnet4: fmt.Sprintf("10.%d.%d.0/24", sum[4], sum[5]), Subnet6: fmt.Sprintf("fd00:%x:%x::/64", sum[4:6], sum[6:8]),
+		StateDir: filepath.Join(t.TempDir(), "network"),
+		Subnet4:  fmt.Sprintf("10.%d.%d.0/24", sum[4], sum[5]), Subnet6: fmt.Sprintf("fd00:%x:%x::/64", sum[4:6], sum[6:8]),
 		Gateway4: fmt.Sprintf("10.%d.%d.1", sum[4], sum[5]),
 	}
 	CheckNode(t)
 	CheckFiles(t, b.DataDir)
+	CheckFiles(t, b.StateDir)
 	t.Cleanup(b.delete)
 	b.Write("10-bridge.conflist", cniVersion, more...)
 	return b
@@ -57,12 +59,10 @@ func (b *Bridge) Write(file, cniVersion string, more ...string) {
 	}
 }
 
-// Config returns a configuration of package network for the bridge. Its state directory is checked for leaks, too.
+// Config returns a configuration of package network for the bridge.
 func (b *Bridge) Config() network.Config {
 	b.t.Helper()
 	cfg := network.DefaultConfig()
-	cfg.StateDir = filepath.Join(b.t.TempDir(), "network")
-	CheckFiles(b.t, cfg.StateDir)
 	cfg.ConfDir, cfg.BinDirs = b.ConfDir, []string{Plugins(b.t)}
 	return cfg
 }
