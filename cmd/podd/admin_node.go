@@ -88,7 +88,7 @@ func (a adminNode) SetLogLevel(level string) error {
 func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error) {
 	e := a.n.engine
 	s := admin.Status{
-		Version: version, Pid: os.Getpid(), Started: a.started.UTC(), Configuration: a.configuration(),
+		Version: a.d.version, Pid: os.Getpid(), Started: a.started.UTC(), Configuration: a.configuration(),
 		Operations: e.Operations(), Troubles: e.Troubles(),
 		Budgets: a.Budgets(), Pulls: a.Pulls(), Sessions: a.Sessions(),
 		NRI: a.n.plugins.Status(),

@@ -16,7 +16,7 @@ func (d *daemon) plugins() *nri.Plugins {
 	if !cfg.Enable {
 		cfg.Validator = nri.Validator{}
 	}
-	return nri.New(cfg, semver(version), d.log)
+	return nri.New(cfg, semver(d.version), d.log)
 }
 
 // servePlugins serves NRI plugins until ctx ends, if they are enabled. That the socket cannot be made does not keep the

@@ -32,13 +32,13 @@ const flushSpansTimeout = 3 * time.Second
 func (d *daemon) newObservers() (o observers) {
 	o.history = d.openHistory()
 	if d.cfg.Metrics.Enabled() {
-		o.metrics = metrics.New(version)
+		o.metrics = metrics.New(d.version)
 	}
 	if !d.cfg.Tracing.Enabled(os.Getenv) {
 		return o
 	}
 	var err error
-	if o.tracer, err = tracing.New(d.cfg.Tracing, version, d.log); err != nil { // must not keep pods from starting
+	if o.tracer, err = tracing.New(d.cfg.Tracing, d.version, d.log); err != nil { // must not keep pods from starting
 		d.log.WithError(err).Error("failed to set up tracing: no spans are sent")
 		return o
 	}

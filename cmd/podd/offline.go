@@ -25,7 +25,7 @@ func offline(cmd *cobra.Command, l *loaded, do func(ctx context.Context, n *node
 		return configError{err}
 	}
 	syscall.Umask(0o022)
-	d := &daemon{cfg: l.Config, log: log}
+	d := &daemon{version: version, cfg: l.Config, log: log}
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer func() {
 		cancel(errStopped)

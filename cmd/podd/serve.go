@@ -48,7 +48,7 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	}
 	syscall.Umask(0o022) // containers under any uid must be able to read shared files
 	d := &daemon{
-		cfg: l.Config, values: l.set.Values(), log: log, notify: notify, gc: newGCTuner(),
+		version: version, cfg: l.Config, values: l.set.Values(), log: log, notify: notify, gc: newGCTuner(),
 		load: opts.load, reloads: make(chan struct{}, 1),
 	}
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, reload: d.requestReload, exit: os.Exit}.watch(cmd.Context())
@@ -63,6 +63,8 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 
 // daemon is one run of podd.
 type daemon struct {
+	// version is that of the build.
+	version string
 	// cfg is the configuration at the start, and values are its keys and values.
 	cfg    Config
 	values map[string]any
@@ -162,7 +164,7 @@ func (d *daemon) startAndServe(ctx context.Context) error {
 
 // open creates and locks the state directories.
 func (d *daemon) open() error {
-	st, err := openState(d.cfg, d.log)
+	st, err := openState(d.cfg.Root, d.cfg.Run, d.version, d.log)
 	if err != nil {
 		return err
 	}

@@ -260,17 +260,6 @@ func TestCrictlConfigNamesTheDefaultSocket(t *testing.T) {
 	}
 }
 
-func TestSemver(t *testing.T) {
-	for in, want := range map[string]string{
-		"v1.2.3": "1.2.3", "1.2.3-rc.1+x": "1.2.3-rc.1+x", "v1.2.3-4-gabc-dirty": "1.2.3-4-gabc-dirty",
-		"dev": "0.0.0-dev", "4354b7a": "0.0.0-4354b7a", "": "0.0.0", "a b": "0.0.0-a-b", "v1.2": "0.0.0-v1.2",
-	} {
-		if got := semver(in); got != want {
-			t.Errorf("semver(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 // TestStopDuringStart: a daemon that is stopped before it serves returns no error.
 func TestStopDuringStart(t *testing.T) {
 	requireRoot(t)
@@ -289,7 +278,7 @@ func TestStopDuringStart(t *testing.T) {
 	if _, err := os.Lstat(c.Listen); !os.IsNotExist(err) {
 		t.Errorf("Lstat(socket) = %v, want not exist", err)
 	}
-	if st, err := openState(c, log); err != nil {
+	if st, err := openState(c.Root, c.Run, "", log); err != nil {
 		t.Errorf("openState() = %v, want nil: the lock must be released", err)
 	} else if err := st.close(); err != nil {
 		t.Error(err)

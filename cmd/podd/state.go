@@ -22,13 +22,14 @@ type state struct {
 
 // openState creates the directories, locks both for the life of the process and checks the format of root. Run is
 // locked too: a second daemon with another root but the same run directory would tear down the pods of the first.
-func openState(c Config, log logrus.FieldLogger) (*state, error) {
+// The version of podd is recorded, for the error of an older one.
+func openState(root, run, version string, log logrus.FieldLogger) (*state, error) {
 	s := &state{}
 	var err error
-	if s.root, err = secureDir(c.Root, rootMode, log); err != nil {
+	if s.root, err = secureDir(root, rootMode, log); err != nil {
 		return nil, fmt.Errorf("root: %w", err)
 	}
-	if s.run, err = secureDir(c.Run, runMode, log); err != nil {
+	if s.run, err = secureDir(run, runMode, log); err != nil {
 		return nil, fmt.Errorf("run: %w", err)
 	}
 	for _, dir := range []string{s.root, s.run} {

@@ -24,7 +24,7 @@ func stateConfig(t *testing.T) Config {
 func TestOpenStateLocksBothDirectories(t *testing.T) {
 	log, _ := test.NewNullLogger()
 	first, other := stateConfig(t), stateConfig(t)
-	st, err := openState(first, log)
+	st, err := openState(first.Root, first.Run, "", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,13 +32,13 @@ func TestOpenStateLocksBothDirectories(t *testing.T) {
 		"same root": {Root: first.Root, Run: other.Run},
 		"same run":  {Root: other.Root, Run: first.Run},
 	} {
-		_, err := openState(c, log)
+		_, err := openState(c.Root, c.Run, "", log)
 		if want := fmt.Sprintf("is held by process %d (", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: openState() = %v, want an error with %q", name, err, want)
 		}
 	}
 	// A failed attempt holds no lock: the other directories are free.
-	free, err := openState(other, log)
+	free, err := openState(other.Root, other.Run, "", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestOpenStateLocksBothDirectories(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	again, err := openState(first, log)
+	again, err := openState(first.Root, first.Run, "", log)
 	if err != nil {
 		t.Fatalf("openState() after close = %v, want nil", err)
 	}
@@ -66,7 +66,7 @@ func TestOpenStateRefusesANewerLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the first failure must release the locks
-		_, err := openState(c, log)
+		_, err := openState(c.Root, c.Run, "", log)
 		if err == nil || !strings.Contains(err.Error(), "podd 99.0") {
 			t.Fatalf("openState() = %v, want an error with podd 99.0", err)
 		}

@@ -99,7 +99,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 func (d *daemon) server(n *node) (*server.Server, error) {
 	read := specReader(d.cfg.containersDir())
 	return server.New(
-		server.Config{Version: semver(version), SystemdCgroup: d.machine.SystemdCgroup},
+		server.Config{Version: semver(d.version), SystemdCgroup: d.machine.SystemdCgroup},
 		server.Deps{
 			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: n.streams, Log: d.log,
 			Observe: d.observers.call(), RuntimeSpec: read,
