@@ -67,7 +67,7 @@ func writeBundle(ctx context.Context, opts *options, file, dir string) (err erro
 			_ = os.Remove(file)
 		}
 	}()
-	daemon, err := opts.daemon()
+	daemon, err := client(opts)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (c collector) config(context.Context) ([]byte, error) {
 		return nil, c.broken
 	}
 	var out bytes.Buffer
-	err := c.loaded.set.Dump(&out)
+	err := c.loaded.dump(&out)
 	return out.Bytes(), err
 }
 

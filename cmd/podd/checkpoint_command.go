@@ -34,7 +34,7 @@ images. The seal and the images are not verified.`,
 			Long: `Verify the seal of a checkpoint with the key of this node, or its signature with runtime.checkpoint_keys, and
 the digests of its images, as RestorePod does. All images are read.`,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				s, err := opts.openCheckpoint(args[0])
+				s, err := openCheckpoint(opts, args[0])
 				if err != nil {
 					return err
 				}
@@ -56,7 +56,7 @@ func newCheckpointCheckCommand(opts *options) *cobra.Command {
 Exit status 1 if there is a reason. With CRIU the open files of the processes are among them: watches of files,
 sockets that lead out of the container. The pod is not frozen, so that a checkpoint may find more.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}
@@ -80,8 +80,8 @@ sockets that lead out of the container. The pod is not frozen, so that a checkpo
 }
 
 // openCheckpoint opens a checkpoint of this node, or one with a trusted signature.
-func (o *options) openCheckpoint(dir string) (*snapshot.Snapshot, error) {
-	trust, _, err := o.checkpointTrust()
+func openCheckpoint(opts *options, dir string) (*snapshot.Snapshot, error) {
+	trust, _, err := checkpointTrust(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func (o *options) openCheckpoint(dir string) (*snapshot.Snapshot, error) {
 	return snapshot.Open(dir, trust)
 }
 
-// checkpointTrust returns the configuration, and whose checkpoints it has restored.
-func (o *options) checkpointTrust() (snapshot.Trust, *loaded, error) {
-	l, err := o.load()
+// checkpointTrust returns the configuration, and whose checkpoints it restores.
+func checkpointTrust(opts *options) (snapshot.Trust, *loaded, error) {
+	l, err := opts.load()
 	if err != nil {
 		return snapshot.Trust{}, nil, err
 	}

@@ -24,7 +24,7 @@ runtime.checkpoint_keys restore it like one of their own. Make the keys with
     openssl genpkey -algorithm ed25519 -out private.pem
     openssl pkey -in private.pem -pubout -out public.pem`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := opts.openCheckpoint(args[0])
+			s, err := openCheckpoint(opts, args[0])
 			if err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func newCheckpointPullCommand(opts *options) *cobra.Command {
 Before its images are fetched, its seal must be this node's, or its signature by a key in runtime.checkpoint_keys. Every
 image is compared with the manifest. HOST/NAME@DIGEST pulls what a push has printed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			trust, cfg, err := opts.checkpointTrust()
+			trust, cfg, err := checkpointTrust(opts)
 			if err != nil {
 				return err
 			}

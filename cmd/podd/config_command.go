@@ -32,7 +32,7 @@ func dumpConfig(cmd *cobra.Command, opts *options) error {
 	if err != nil {
 		return err
 	}
-	return l.set.Dump(cmd.OutOrStdout())
+	return l.dump(cmd.OutOrStdout())
 }
 
 func newConfigCheckCommand(opts *options) *cobra.Command {

@@ -55,6 +55,22 @@ type loaded struct {
 	wrong []error
 }
 
+// values returns the keys and their values.
+func (l *loaded) values() map[string]any { return l.set.Values() }
+
+// dump writes the configuration as a file, with the file or flag that set each key.
+func (l *loaded) dump(w io.Writer) error { return l.set.Dump(w) }
+
+// configured reports whether a file or flag set a key of a table.
+func (l *loaded) configured(table string) bool {
+	for key := range l.set.Values() {
+		if strings.HasPrefix(key, table+".") && l.set.Origin(key) != tomlconfig.Default {
+			return true
+		}
+	}
+	return false
+}
+
 // load reads the files, applies the flags and validates the result. The error names every wrong key, unless a file
 // cannot be read.
 func (o *options) load() (*loaded, error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/preflight"
-	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
@@ -135,16 +134,6 @@ func reportCheckpoints(r *preflight.Report, what string, c oci.Checkpoints) {
 			r.Add(preflight.Note, what, "no %s: %s", no.call, no.why)
 		}
 	}
-}
-
-// configured reports whether a file or flag set a key of a table.
-func (l *loaded) configured(table string) bool {
-	for key := range l.set.Values() {
-		if strings.HasPrefix(key, table+".") && l.set.Origin(key) != tomlconfig.Default {
-			return true
-		}
-	}
-	return false
 }
 
 func (l *loaded) inspectNetwork(r *preflight.Report) {

@@ -25,7 +25,7 @@ func newImageDiskCommand(opts *options) *cobra.Command {
 		Long: `Print the disk space of each image, and of what each container has written to its root filesystem, the
 largest first. UNIQUE is the part of an image that no other image shares: what its removal frees.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			disk, err := opts.fetchDisk(cmd.Context())
+			disk, err := fetchDisk(cmd.Context(), opts)
 			if err != nil {
 				return err
 			}
@@ -40,8 +40,8 @@ largest first. UNIQUE is the part of an image that no other image shares: what i
 }
 
 // fetchDisk gets the disk space of images and containers from the daemon.
-func (o *options) fetchDisk(ctx context.Context) (disk admin.Disk, err error) {
-	daemon, err := o.daemon()
+func fetchDisk(ctx context.Context, opts *options) (disk admin.Disk, err error) {
+	daemon, err := client(opts)
 	if err != nil {
 		return disk, err
 	}

@@ -16,7 +16,7 @@ func newImageExportCommand(opts *options) *cobra.Command {
 the image has a manifest of docker's type, else an OCI archive. The image keeps its id. Layers are not compressed, so
 the digest of the manifest is another. The daemon writes the file, on its node.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ func newImageListCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "Print the images by name", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			disk, err := opts.fetchDisk(cmd.Context())
+			disk, err := fetchDisk(cmd.Context(), opts)
 			if err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ so they must be on its node; "-" is an archive on standard input. To take over t
   ctr -n k8s.io images export - NAME... | podd image load -
   podman save -m NAME... | podd image load -`,
 		RunE: func(cmd *cobra.Command, files []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}

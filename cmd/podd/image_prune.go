@@ -18,7 +18,7 @@ func newImagePruneCommand(opts *options) *cobra.Command {
 		Long: `Print the images that no container uses and that are not pinned, and what their removal would free. With --yes,
 remove them. The kubelet removes images itself when the disk is full.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ func newLogLevelCommand(opts *options) *cobra.Command {
 daemon is started again.`,
 		ValidArgs: []string{"trace", "debug", "info", "warning", "error"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}

@@ -74,7 +74,7 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 	if err != nil {
 		return nil, nil, err
 	}
-	values := l.set.Values()
+	values := l.values()
 	changed := changedKeys(old.values, values)
 	if err := checkLive(changed); err != nil {
 		return nil, nil, err

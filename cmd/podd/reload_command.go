@@ -18,7 +18,7 @@ daemon applies all of it, or keeps the present configuration: then the command p
 Keys that only a restart can change make it keep the present one. The daemon reads the files and has the flags that it
 was started with.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}

@@ -48,7 +48,7 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	}
 	syscall.Umask(0o022) // containers under any uid must be able to read shared files
 	d := &daemon{
-		version: version, cfg: l.Config, values: l.set.Values(), log: log, notify: notify, gc: newGCTuner(),
+		version: version, cfg: l.Config, values: l.values(), log: log, notify: notify, gc: newGCTuner(),
 		load: opts.load, reloads: make(chan struct{}, 1),
 	}
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, reload: d.requestReload, exit: os.Exit}.watch(cmd.Context())

@@ -43,7 +43,7 @@ func newStatusCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Print the operations, pods and pending cleanups of the running daemon", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}

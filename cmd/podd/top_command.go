@@ -35,7 +35,7 @@ cores, memory is the working set, reads and writes are bytes per second of block
 renewed until the command is interrupted; elsewhere, with --once or with -o json it is printed once, after two
 measurements.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}

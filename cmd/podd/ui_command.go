@@ -25,7 +25,7 @@ to the one browser that opens the printed address first.
 From another machine, forward the port: ssh -L 8000:127.0.0.1:PORT NODE. With --address unix:PATH no user of the node
 but root can connect: ssh -L 8000:PATH root@NODE.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			daemon, err := opts.daemon()
+			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}

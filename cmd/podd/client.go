@@ -1,0 +1,13 @@
+package main
+
+import "github.com/podd-project/podd/cmd/podd/admin"
+
+// client returns a client of the admin API of the daemon that the configuration describes. A wrong configuration is not
+// an error unless a flag is wrong: the daemon goes on with its former one, and has to say so.
+func client(opts *options) (*admin.Client, error) {
+	run, err := opts.runDir()
+	if err != nil {
+		return nil, err
+	}
+	return admin.NewClient(admin.SocketPath(run)), nil
+}
