@@ -27,7 +27,7 @@ func (d *daemon) serveAdmin(ctx context.Context, n *node) {
 		log.WithError(err).Error("failed to serve the admin API")
 		return
 	}
-	api := adminNode{nodeChecker: nodeChecker{n.engine, n.images}, d: d, n: n, ctx: ctx, started: time.Now()}
+	api := adminNode{Engine: n.engine, d: d, n: n, ctx: ctx, started: time.Now()}
 	d.background.Go(func() {
 		if err := admin.Serve(ctx, l, api, d.log); err != nil {
 			log.WithError(err).Error("failed to serve the admin API, giving up")
@@ -35,9 +35,9 @@ func (d *daemon) serveAdmin(ctx context.Context, n *node) {
 	})
 }
 
-// adminNode implements admin.Node.
+// adminNode implements admin.Node, Check, GC and Operations with the engine.
 type adminNode struct {
-	nodeChecker
+	*sandbox.Engine
 	d *daemon
 	n *node
 	// ctx is the daemon's: a reload goes on if its caller leaves.
@@ -45,10 +45,14 @@ type adminNode struct {
 	started time.Time
 }
 
-func (a adminNode) Operations() []operation.Operation { return a.n.engine.Operations() }
 func (a adminNode) Budgets() []budget.Usage           { return a.d.budgets.Usages() }
 func (a adminNode) Pulls() []image.PullProgress       { return a.n.images.Pulls() }
 func (a adminNode) Sessions() []streaming.SessionInfo { return a.n.streams.Sessions() }
+
+// VerifyImages reads all images. With mark, damaged ones are no longer listed.
+func (a adminNode) VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error) {
+	return a.n.verifyImages(ctx, mark)
+}
 
 // History returns operations that have ended.
 func (a adminNode) History(q history.Query) ([]operation.Operation, error) {

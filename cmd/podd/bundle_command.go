@@ -158,7 +158,7 @@ func (c collector) node(ctx context.Context) ([]byte, error) {
 	if c.broken != nil {
 		return nil, c.broken
 	}
-	report, err := c.loaded.inspect(ctx)
+	report, err := inspect(ctx, c.loaded)
 	if err != nil {
 		return nil, err
 	}

@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
-	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -71,7 +67,7 @@ With --speed podd compares nothing: it prints which settings of the node make po
 // checkOptions are the flags of `podd check`.
 type checkOptions struct{ repair, images, speed bool }
 
-// check has the daemon check if it runs, and checks in this process if not.
+// check makes the daemon check if it runs, and checks in this process if not.
 func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 	var f findings
 	ctx, cancel := context.WithTimeout(cmd.Context(), admin.CheckTimeout)
@@ -86,69 +82,16 @@ func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 		ctx, cancel := context.WithTimeout(ctx, admin.CheckTimeout)
 		defer cancel()
 		if f.Found, err = n.engine.Check(ctx); err == nil && opt.repair {
-			f, err = n.repair(ctx, f.Found)
+			f.Repaired, f.Found, err = n.repair(ctx, f.Found)
 		}
 		if err != nil || !opt.images {
 			return err
 		}
-		damaged, err := nodeChecker{n.engine, n.images}.VerifyImages(ctx, opt.repair)
+		damaged, err := n.verifyImages(ctx, opt.repair)
 		f.Found = append(f.Found, damaged...)
 		return err
 	})
 	return f, err
-}
-
-// nodeChecker finds differences between the records and the machine.
-type nodeChecker struct {
-	*sandbox.Engine
-	images *image.Store
-}
-
-// VerifyImages reads all images. With mark, damaged ones are no longer listed.
-func (c nodeChecker) VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error) {
-	damages, err := c.images.Verify(ctx, mark)
-	var found []sandbox.Finding
-	for _, d := range damages {
-		found = append(found, sandbox.Finding{
-			Problem: "damaged", What: "image layer", ID: d.Layer,
-			Detail: d.Reason + "; pull again: " + strings.Join(d.Images, ", "),
-		})
-	}
-	return found, err
-}
-
-func listening(socket string) bool {
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		return false
-	}
-	conn.Close()
-	return true
-}
-
-// repair does what the start of the daemon does, frees the addresses of unknown pods and checks again.
-func (n *node) repair(ctx context.Context, before []sandbox.Finding) (findings, error) {
-	if err := n.engine.Recover(ctx); err != nil {
-		return findings{}, err
-	}
-	errs := []error{n.engine.WaitRecovered(ctx), n.engine.GC(ctx)}
-	for _, f := range before {
-		if f.Address() {
-			errs = append(errs, n.engine.FreeAddress(ctx, f.ID))
-		}
-	}
-	after, err := n.engine.Check(ctx)
-	left := map[sandbox.Finding]bool{}
-	for _, f := range after {
-		left[f] = true
-	}
-	done := findings{Found: after}
-	for _, f := range before {
-		if !left[f] {
-			done.Repaired = append(done.Repaired, f)
-		}
-	}
-	return done, errors.Join(append(errs, err)...)
 }
 
 func (f findings) print(w io.Writer, output outputFormat) error {

@@ -55,7 +55,7 @@ in containers that callers wait for (ExecSync, probes) it keeps those that faile
 func fetchHistory(ctx context.Context, l *loaded, q history.Query) (h admin.History, err error) {
 	daemon := admin.NewClient(admin.SocketPath(l.Run))
 	if !daemon.Running() {
-		return admin.NewHistory(history.Read(historyDir(l.Root), q)), nil
+		return admin.NewHistory(history.Read(history.Dir(l.Root), q)), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()

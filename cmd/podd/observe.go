@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
@@ -50,12 +49,9 @@ func (d *daemon) newObservers() (o observers) {
 	return o
 }
 
-// historyDir is the directory of the operations that have ended.
-func historyDir(root string) string { return filepath.Join(root, "history") }
-
 // openHistory returns nil if the history cannot be written: pods run without it.
 func (d *daemon) openHistory() *history.History {
-	h, err := history.Open(historyDir(d.cfg.Root), d.log)
+	h, err := history.Open(history.Dir(d.cfg.Root), d.log)
 	if err != nil {
 		d.log.WithError(err).Error("failed to open the history: operations are not recorded")
 		return nil

@@ -37,7 +37,7 @@ func TestObserversByDefault(t *testing.T) {
 	if err := d.undoStart(); err != nil {
 		t.Error(err)
 	}
-	found, err := history.Read(historyDir(d.cfg.Root), history.Query{Limit: 10})
+	found, err := history.Read(history.Dir(d.cfg.Root), history.Query{Limit: 10})
 	if err != nil || len(found) != 1 || found[0].Verb != "X" {
 		t.Errorf("history = %+v, %v, want operation X", found, err)
 	}

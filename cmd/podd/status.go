@@ -14,28 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
-	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // statusTimeout bounds the calls of the daemon, which answers them from memory.
 const statusTimeout = 10 * time.Second
-
-// engineStatus is the entry "engine" of the info map in the verbose Status response.
-type engineStatus struct {
-	Operations []operation.Operation `json:"operations"`
-	Troubles   []sandbox.Trouble     `json:"troubles"`
-	Budgets    []budget.Usage        `json:"budgets"`
-}
-
-func engineInfo(n *node, budgets *budget.Table) engineStatus {
-	e := n.engine
-	return engineStatus{
-		Operations: e.Operations(), Troubles: e.Troubles(),
-		Budgets: budgets.Usages(),
-	}
-}
 
 func newStatusCommand(opts *options) *cobra.Command {
 	var pod string

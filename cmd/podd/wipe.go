@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/oci/spec/host"
 )
 
@@ -109,7 +111,7 @@ func (w wiping) do(ctx context.Context) error {
 	for _, dir := range w.damaged() {
 		errs = append(errs, os.RemoveAll(dir))
 	}
-	errs = append(errs, os.RemoveAll(historyDir(w.root)))
+	errs = append(errs, os.RemoveAll(history.Dir(w.root)))
 	if w.images {
 		errs = append(errs, w.removeImages(ctx))
 	}
@@ -148,4 +150,13 @@ func (w wiping) removeImages(ctx context.Context) error {
 		errs = append(errs, w.node.images.Remove(ctx, img.ID))
 	}
 	return errors.Join(errs...)
+}
+
+func listening(socket string) bool {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
 }

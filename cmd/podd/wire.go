@@ -109,7 +109,11 @@ func (d *daemon) server(n *node) (*server.Server, error) {
 				"config":    func() any { return d.current.Load().values },
 				"cniconfig": func() any { return n.pods.Info() },
 				"pulls":     func() any { return n.images.Pulls() },
-				"engine":    func() any { return engineInfo(n, d.budgets) },
+				"engine": func() any {
+					return map[string]any{
+						"operations": n.engine.Operations(), "troubles": n.engine.Troubles(), "budgets": d.budgets.Usages(),
+					}
+				},
 			},
 		},
 	)

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -52,6 +53,9 @@ type History struct {
 	dir    string
 	failed bool // the last write failed
 }
+
+// Dir returns the directory of the history of the podd with that root.
+func Dir(root string) string { return filepath.Join(root, "history") }
 
 // Open returns the history in dir, which is created, and starts to write. The caller must call Close.
 func Open(dir string, log logrus.FieldLogger) (*History, error) {
