@@ -78,7 +78,7 @@ func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 		f.Found = answer.Items
 		return f, err
 	}
-	err := offline(cmd, l, func(ctx context.Context, n *node) (err error) {
+	err := offline(cmd.Context(), version, l, cmd.ErrOrStderr(), func(ctx context.Context, n *node) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, admin.CheckTimeout)
 		defer cancel()
 		if f.Found, err = n.engine.Check(ctx); err == nil && opt.repair {

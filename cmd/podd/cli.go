@@ -39,21 +39,23 @@ func execute(args []string, stdout, stderr io.Writer) int {
 
 func newRootCommand() *cobra.Command {
 	var opts options
-	serve := func(cmd *cobra.Command, _ []string) error { return serveCommand(cmd, &opts) }
+	run := func(cmd *cobra.Command, _ []string) error {
+		return serve(cmd.Context(), version, opts.load, cmd.ErrOrStderr())
+	}
 	root := &cobra.Command{
 		Use:           "podd",
 		Short:         "podd runs the pods of a Kubernetes node: it serves the CRI",
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          serve,
+		RunE:          run,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return configError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	opts.register(root.PersistentFlags())
 	root.AddCommand(
-		&cobra.Command{Use: "serve", Short: "Run the daemon (the default command)", Args: noArgs, RunE: serve},
+		&cobra.Command{Use: "serve", Short: "Run the daemon (the default command)", Args: noArgs, RunE: run},
 		newConfigCommand(&opts),
 		newStatusCommand(&opts),
 		newCheckCommand(&opts),
@@ -81,20 +83,4 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return configError{fmt.Errorf("unknown command %q (see %s --help)", args[0], cmd.CommandPath())}
 	}
 	return nil
-}
-
-func newConfigCommand(opts *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Show and check the configuration", Args: noArgs}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use: "default", Short: "Print a file with every key, its meaning and its default", Args: noArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return printDefaultConfig(cmd.OutOrStdout()) },
-		},
-		&cobra.Command{
-			Use: "dump", Short: "Print the effective configuration, with the file or flag that set each key", Args: noArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return dumpConfig(cmd, opts) },
-		},
-		newConfigCheckCommand(opts),
-	)
-	return cmd
 }

@@ -9,9 +9,7 @@ import (
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
-	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/streaming"
 )
@@ -133,13 +131,4 @@ func (c *Config) place(root, run string) {
 	}
 	c.Root, c.Run = root, run
 	c.Image.Root, c.Image.RunRoot = filepath.Join(root, "storage"), filepath.Join(run, "storage")
-}
-
-// engine returns the part of the table that the engine uses. It reads base_runtime_spec, which an error is about.
-func (h HandlerTable) engine() (handler.Config, error) {
-	base, err := host.ReadBaseSpec(h.BaseRuntimeSpec)
-	return handler.Config{
-		CNIConfDir: h.CNIConfDir, Infra: h.Infra, PrivilegedWithoutHostDevices: h.PrivilegedWithoutHostDevices,
-		Base: base, AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
-	}, err
 }

@@ -3,28 +3,24 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
-
-	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 )
 
-// configHeader is the beginning of the output of `podd config default`. contrib/podd.toml is that output.
-const configHeader = `# Configuration of podd, with every key at its default.
-#
-# podd reads /etc/podd/podd.toml and then /etc/podd/podd.toml.d/*.toml, in the order of their names. Keys of a later
-# file override those of an earlier one; tables are merged, arrays are replaced. Flags override files. An unknown key
-# is an error. podd config dump prints the effective configuration, with the file or flag that set each key.
-
-`
-
-func printDefaultConfig(w io.Writer) error {
-	if _, err := io.WriteString(w, configHeader); err != nil {
-		return err
-	}
-	c := defaultConfig()
-	return tomlconfig.New(&c).Document(w)
+func newConfigCommand(opts *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Show and check the configuration", Args: noArgs}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "default", Short: "Print a file with every key, its meaning and its default", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return printDefaultConfig(cmd.OutOrStdout()) },
+		},
+		&cobra.Command{
+			Use: "dump", Short: "Print the effective configuration, with the file or flag that set each key", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return dumpConfig(cmd, opts) },
+		},
+		newConfigCheckCommand(opts),
+	)
+	return cmd
 }
 
 func dumpConfig(cmd *cobra.Command, opts *options) error {
@@ -44,8 +40,8 @@ func newConfigCheckCommand(opts *options) *cobra.Command {
 
 With --node podd also checks whether this machine has what the configuration needs: directories, runtimes, conmon, the
 network and its plugins, the signature policy, registries and credentials, the kernel. It changes nothing, and the
-daemon may run. The exit status is 1 if there are problems. A note is no problem: what it is about is provided later by
-other programs, such as a network add-on, or is needed by some pods only.`,
+daemon may run. The exit status is 1 if there are problems. A note is not a problem: other programs, such as a network
+add-on, provide later the thing that is missing, or only some pods need it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.load()
 			if err != nil {

@@ -1,13 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/podd-project/podd/oci/runc"
@@ -17,7 +12,6 @@ import (
 	"github.com/podd-project/podd/oci/shim"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/garbage"
-	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
@@ -67,72 +61,6 @@ func (d *daemon) handler(ctx context.Context, cfg *Config, name string) sandbox.
 	return runtime
 }
 
-func (c *Config) shimConfig(name string, h HandlerTable) shim.Config {
-	r := c.Runtime
-	return shim.Config{
-		Name:          name,
-		Path:          cmp.Or(h.Path, "containerd-shim-"+name+"-v2"),
-		SearchPath:    r.SearchPath,
-		Root:          cmp.Or(h.Root, filepath.Join(c.Run, "runtimes", name)),
-		RunDir:        c.containersDir(),
-		Runtime:       h.shimRuntime(),
-		ConfigPath:    h.ConfigPath,
-		Options:       h.shimOptions(),
-		SystemdCgroup: useSystemdCgroup(r.CgroupDriver),
-		CreateTimeout: r.CreateTimeout,
-	}
-}
-
-// gvisorShim reports whether the handler is gVisor's shim.
-func (h HandlerTable) gvisorShim() bool {
-	return strings.HasPrefix(filepath.Base(h.Path), "containerd-shim-runsc-")
-}
-
-// shimRuntime returns the runtime of the shim. gVisor's shim would look for runsc in PATH.
-func (h HandlerTable) shimRuntime() string {
-	if h.Runtime == "" && h.gvisorShim() {
-		return "runsc"
-	}
-	return h.Runtime
-}
-
-// shimOptions returns the options in the types of the shim. gVisor's shim takes the flags of runsc in a table of its
-// own.
-func (h HandlerTable) shimOptions() map[string]any {
-	if len(h.Options) == 0 {
-		return nil
-	}
-	options := map[string]any{}
-	gvisor := h.gvisorShim()
-	for name, text := range h.Options {
-		var value any = text
-		if b, err := strconv.ParseBool(text); err == nil && !gvisor {
-			value = b
-		}
-		options[name] = value
-	}
-	if gvisor {
-		return map[string]any{"runsc_config": options}
-	}
-	return options
-}
-
-func (c *Config) runcConfig(name string, h HandlerTable) runc.Config {
-	r := c.Runtime
-	return runc.Config{
-		Name:          name,
-		Path:          cmp.Or(h.Path, name),
-		SearchPath:    r.SearchPath,
-		Root:          cmp.Or(h.Root, filepath.Join(c.Run, "runtimes", name)),
-		RunDir:        c.containersDir(),
-		Conmon:        r.Conmon,
-		CRIU:          r.CRIU,
-		SystemdCgroup: useSystemdCgroup(r.CgroupDriver),
-		Options:       h.Options,
-		CreateTimeout: r.CreateTimeout,
-	}
-}
-
 // installProgram writes an embedded program to root and returns its path. If it cannot, it logs the message, which says
 // what does not work without the program, and returns "".
 func (d *daemon) installProgram(install func(dir string) (string, error), message string) string {
@@ -142,29 +70,4 @@ func (d *daemon) installProgram(install func(dir string) (string, error), messag
 		return ""
 	}
 	return path
-}
-
-// handlerConfigs returns the configuration of the handlers that the engine uses.
-func (c *Config) handlerConfigs() (map[string]handler.Config, error) {
-	configs := map[string]handler.Config{}
-	for name, h := range c.Runtime.Handlers {
-		cfg, err := h.engine()
-		if err != nil {
-			return nil, fmt.Errorf("handler %s: base_runtime_spec: %w", name, err)
-		}
-		if c.Cadvisor.Enabled() && (cfg.Infra == "" || cfg.Infra == handler.InfraAuto) {
-			cfg.Infra = handler.InfraPause // its row in cAdvisor's metrics has the pod's network
-		}
-		configs[name] = cfg
-	}
-	return configs, nil
-}
-
-// useSystemdCgroup resolves the cgroup driver. auto means systemd if it is process 1, see sd_booted(3).
-func useSystemdCgroup(driver string) bool {
-	if driver != cgroupAuto {
-		return driver == cgroupSystemd
-	}
-	info, err := os.Lstat("/run/systemd/system")
-	return err == nil && info.IsDir()
 }

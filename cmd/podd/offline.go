@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
-
-	"github.com/spf13/cobra"
 )
 
 // offline calls do with a node that does not serve, for commands that work on the state of a stopped daemon. It holds
-// the lock of the state directories meanwhile.
-func offline(cmd *cobra.Command, l *loaded, do func(ctx context.Context, n *node) error) (err error) {
+// the lock of the state directories until do returns, and logs warnings and errors to w.
+func offline(ctx context.Context, version string, l *loaded, w io.Writer,
+	do func(ctx context.Context, n *node) error) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("this command must run as root")
 	}
@@ -20,13 +20,13 @@ func offline(cmd *cobra.Command, l *loaded, do func(ctx context.Context, n *node
 	if logging.Level == defaultConfig().Log.Level {
 		logging.Level = "warning" // the daemon's info messages are noise here
 	}
-	log, err := setUpLogging(logging, cmd.ErrOrStderr())
+	log, err := setUpLogging(logging, w)
 	if err != nil {
 		return configError{err}
 	}
 	syscall.Umask(0o022)
 	d := &daemon{version: version, cfg: l.Config, log: log}
-	ctx, cancel := context.WithCancelCause(cmd.Context())
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		cancel(errStopped)
 		d.background.Wait()

@@ -15,6 +15,19 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
+// generation is one configuration in force, with what was made from it. It is immutable.
+type generation struct {
+	// number is 1 for the configuration at the start.
+	number int
+	cfg    *Config
+	// values are the keys and values of cfg.
+	values   map[string]any
+	runtimes map[string]sandbox.Runtime
+	loaded   time.Time
+	// failed is why the last reload was refused; nil if it was not.
+	failed error
+}
+
 // requestReload makes reloadOnRequest reload. It does not wait.
 func (d *daemon) requestReload() {
 	select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -29,14 +29,15 @@ const (
 // errStopped is the cause of contexts that end because the daemon stops.
 var errStopped = errors.New("podd is stopping")
 
-// serveCommand runs the daemon until it is stopped.
-func serveCommand(cmd *cobra.Command, opts *options) error {
+// serve runs the daemon until a signal stops it or ctx ends. It logs to w. load reads the configuration, at the start
+// and at each reload.
+func serve(ctx context.Context, version string, load func() (*loaded, error), w io.Writer) error {
 	notify := newNotifier()
-	l, err := opts.load()
+	l, err := load()
 	if err != nil {
 		return err
 	}
-	log, err := setUpLogging(l.Log, cmd.ErrOrStderr())
+	log, err := setUpLogging(l.Log, w)
 	if err != nil {
 		return configError{err}
 	}
@@ -49,9 +50,9 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	syscall.Umask(0o022) // containers under any uid must be able to read shared files
 	d := &daemon{
 		version: version, cfg: l.Config, values: l.values(), log: log, notify: notify, gc: newGCTuner(),
-		load: opts.load, reloads: make(chan struct{}, 1),
+		load: load, reloads: make(chan struct{}, 1),
 	}
-	ctx, stop := signals{log: log, dumpDir: d.dumpDir, reload: d.requestReload, exit: os.Exit}.watch(cmd.Context())
+	ctx, stop := signals{log: log, dumpDir: d.dumpDir, reload: d.requestReload, exit: os.Exit}.watch(ctx)
 	defer stop()
 	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("starting podd")
 	if err := d.run(ctx); err != nil {

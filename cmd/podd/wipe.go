@@ -33,7 +33,7 @@ make.`,
 			if listening(l.Listen) {
 				return fmt.Errorf("a daemon listens on %s: stop it first", l.Listen)
 			}
-			err = offline(cmd, l, func(ctx context.Context, n *node) error {
+			err = offline(cmd.Context(), version, l, cmd.ErrOrStderr(), func(ctx context.Context, n *node) error {
 				w := wiping{node: n, root: l.Root, run: l.Run, images: images, out: cmd.OutOrStdout()}
 				if !yes {
 					return w.announce(ctx)

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
@@ -67,63 +65,7 @@ func stopSlice(ctx context.Context) error {
 	return nil
 }
 
-// removePluginSocket removes the socket of NRI plugins that a killed daemon has left, and its directory if nothing else
-// is in it. A socket that another runtime listens on stays.
-func removePluginSocket(path string) error {
-	if path == "" || checkStale(path) != nil {
-		return nil
-	}
-	for _, name := range []string{path, path + freshSocket} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the socket of NRI plugins: %w", err)
-		}
-	}
-	_ = os.Remove(filepath.Dir(path)) // fails if other files are there
-	return nil
-}
-
 func hasFiles(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && len(entries) > 0
-}
-
-// removeStateDir removes one directory, but not the entry keep. The lock keeps a daemon from starting in it meanwhile;
-// below a mount there are files of others.
-func removeStateDir(dir, keep string) error {
-	dir, err := filepath.EvalSymlinks(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	lock, err := checkpoint.Acquire(filepath.Join(dir, "lock"))
-	if err != nil {
-		return err
-	}
-	defer lock.Unlock()
-	mounts, err := host.MountsBelow(dir)
-	if err != nil {
-		return err
-	}
-	if len(mounts) > 0 {
-		return fmt.Errorf("there are mounts below it, unmount them first: %v", mounts)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	kept := false
-	var errs []error
-	for _, e := range entries {
-		if e.Name() == keep {
-			kept = true
-			continue
-		}
-		errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
-	}
-	if !kept {
-		errs = append(errs, os.Remove(dir))
-	}
-	return errors.Join(errs...)
 }

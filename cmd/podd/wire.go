@@ -189,9 +189,6 @@ func (d *daemon) probe(ctx context.Context) (spec.Facts, *host.CDI, error) {
 	return facts, cdi, nil
 }
 
-// containersDir is the directory of the containers' bundles.
-func (c *Config) containersDir() string { return filepath.Join(c.Run, "containers") }
-
 // specReader returns a function that reads the config.json of a container in dir. The ids it is called with come from
 // records.
 func specReader(dir string) server.SpecReader {

@@ -6,23 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/podd-project/podd/sandbox"
 )
-
-// generation is one configuration in force, with what was made from it. It is immutable.
-type generation struct {
-	// number is 1 for the configuration at the start.
-	number int
-	cfg    *Config
-	// values are the keys and values of cfg.
-	values   map[string]any
-	runtimes map[string]sandbox.Runtime
-	loaded   time.Time
-	// failed is why the last reload was refused; nil if it was not.
-	failed error
-}
 
 // liveKeys are the keys, and tables of keys, that a reload can change. The others need a restart.
 var liveKeys = []string{
