@@ -18,12 +18,13 @@ import (
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/bundle"
 	"github.com/podd-project/podd/cmd/podd/history"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // bundleHistory is the number of operations in a bundle.
 const bundleHistory = 1000
 
-func newBundleCommand(opts *options) *cobra.Command {
+func newBundleCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "bundle [FILE]", Short: "Collect what a report about a problem needs, without secrets",
 		Args: cobra.MaximumNArgs(1),
@@ -57,7 +58,7 @@ send it.`,
 }
 
 // writeBundle writes a new file, which only root can read, and removes it after an error.
-func writeBundle(ctx context.Context, opts *options, file, dir string) (err error) {
+func writeBundle(ctx context.Context, opts *settings.Flags, file, dir string) (err error) {
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -73,14 +74,14 @@ func writeBundle(ctx context.Context, opts *options, file, dir string) (err erro
 	}
 	var secrets bundle.Scrubber
 	c := collector{opts: opts, daemon: daemon}
-	if c.loaded, c.broken = opts.load(); c.broken == nil {
+	if c.loaded, c.broken = opts.Load(); c.broken == nil {
 		hideVariables(&secrets, c.loaded)
 	}
 	return bundle.Write(ctx, out, dir, &secrets, c.items())
 }
 
 // hideVariables tells s what the configuration has of secrets, and removes the values of variables from it.
-func hideVariables(s *bundle.Scrubber, l *loaded) {
+func hideVariables(s *bundle.Scrubber, l *settings.Loaded) {
 	s.KnowAuthFile(l.Image.AuthFile)
 	s.KnowEnv(l.Runtime.Env...)
 	for i, e := range l.Runtime.Env {
@@ -96,10 +97,10 @@ func hideVariables(s *bundle.Scrubber, l *loaded) {
 
 // collector collects the items of a bundle.
 type collector struct {
-	opts   *options
+	opts   *settings.Flags
 	daemon *admin.Client
 	// loaded is the configuration, nil if broken says why it cannot be read.
-	loaded *loaded
+	loaded *settings.Loaded
 	broken error
 }
 
@@ -149,7 +150,7 @@ func (c collector) config(context.Context) ([]byte, error) {
 		return nil, c.broken
 	}
 	var out bytes.Buffer
-	err := c.loaded.dump(&out)
+	err := c.loaded.Dump(&out)
 	return out.Bytes(), err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -18,7 +19,7 @@ type findings struct {
 	Found    []sandbox.Finding `json:"found"`
 }
 
-func newCheckCommand(opts *options) *cobra.Command {
+func newCheckCommand(opts *settings.Flags) *cobra.Command {
 	var opt checkOptions
 	var output outputFormat
 	cmd := &cobra.Command{
@@ -35,7 +36,7 @@ images until they are pulled again, which fetches only the damaged layers. Their
 
 With --speed podd compares nothing: it prints which settings of the node make pods slow, and what to do about each.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := opts.load()
+			l, err := opts.Load()
 			if err != nil {
 				return err
 			}
@@ -68,7 +69,7 @@ With --speed podd compares nothing: it prints which settings of the node make po
 type checkOptions struct{ repair, images, speed bool }
 
 // check makes the daemon check if it runs, and checks in this process if not.
-func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
+func check(cmd *cobra.Command, l *settings.Loaded, opt checkOptions) (findings, error) {
 	var f findings
 	ctx, cancel := context.WithTimeout(cmd.Context(), admin.CheckTimeout)
 	defer cancel()

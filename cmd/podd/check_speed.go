@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/preflight"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // checkSpeed prints the settings that make pods slow on this node.
-func checkSpeed(cmd *cobra.Command, l *loaded, output outputFormat) error {
+func checkSpeed(cmd *cobra.Command, l *settings.Loaded, output outputFormat) error {
 	if os.Geteuid() != 0 {
 		return errors.New("--speed must run as root: it reads what podd reads")
 	}

@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
-func newCheckpointCommand(opts *options) *cobra.Command {
+func newCheckpointCommand(opts *settings.Flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "checkpoint", Short: "Show, verify, sign and move checkpoints of pods", Args: noArgs}
 	cmd.AddCommand(newCheckpointCheckCommand(opts), newCheckpointSignCommand(opts), newCheckpointPushCommand(opts),
 		newCheckpointPullCommand(opts),
@@ -49,7 +50,7 @@ the digests of its images, as RestorePod does. All images are read.`,
 	return cmd
 }
 
-func newCheckpointCheckCommand(opts *options) *cobra.Command {
+func newCheckpointCheckCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "check POD", Short: "Print why a pod could not be checkpointed", Args: cobra.ExactArgs(1),
 		Long: `Print why a checkpoint of all running containers of a pod would fail: POD is an id or the beginning of one.
@@ -80,7 +81,7 @@ sockets that lead out of the container. The pod is not frozen, so that a checkpo
 }
 
 // openCheckpoint opens a checkpoint of this node, or one with a trusted signature.
-func openCheckpoint(opts *options, dir string) (*snapshot.Snapshot, error) {
+func openCheckpoint(opts *settings.Flags, dir string) (*snapshot.Snapshot, error) {
 	trust, _, err := checkpointTrust(opts)
 	if err != nil {
 		return nil, err
@@ -90,8 +91,8 @@ func openCheckpoint(opts *options, dir string) (*snapshot.Snapshot, error) {
 }
 
 // checkpointTrust returns the configuration, and whose checkpoints it restores.
-func checkpointTrust(opts *options) (snapshot.Trust, *loaded, error) {
-	l, err := opts.load()
+func checkpointTrust(opts *settings.Flags) (snapshot.Trust, *settings.Loaded, error) {
+	l, err := opts.Load()
 	if err != nil {
 		return snapshot.Trust{}, nil, err
 	}

@@ -9,12 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
-func newCheckpointSignCommand(opts *options) *cobra.Command {
+func newCheckpointSignCommand(opts *settings.Flags) *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use: "sign DIR --key FILE", Short: "Sign a checkpoint, so that other nodes restore it", Args: cobra.ExactArgs(1),
@@ -56,7 +57,7 @@ func (f *transferFlags) registries(c image.Config) image.Config {
 	return c
 }
 
-func newCheckpointPushCommand(opts *options) *cobra.Command {
+func newCheckpointPushCommand(opts *settings.Flags) *cobra.Command {
 	var flags transferFlags
 	cmd := &cobra.Command{
 		Use: "push DIR HOST/NAME:TAG", Short: "Push a checkpoint to a registry", Args: cobra.ExactArgs(2),
@@ -64,7 +65,7 @@ func newCheckpointPushCommand(opts *options) *cobra.Command {
 it if it was signed ("podd checkpoint sign"). It has the memory of the containers, with the secrets in it: the
 repository should be a private one. Mirrors and registries without TLS are configured in image.registries_conf.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := opts.load()
+			l, err := opts.Load()
 			if err != nil {
 				return err
 			}
@@ -94,7 +95,7 @@ repository should be a private one. Mirrors and registries without TLS are confi
 	return cmd
 }
 
-func newCheckpointPullCommand(opts *options) *cobra.Command {
+func newCheckpointPullCommand(opts *settings.Flags) *cobra.Command {
 	var flags transferFlags
 	cmd := &cobra.Command{
 		Use: "pull HOST/NAME:TAG DIR", Short: "Pull a checkpoint from a registry", Args: cobra.ExactArgs(2),

@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // Exit statuses. A service manager should not restart a daemon whose configuration is wrong, see
@@ -14,11 +16,6 @@ const (
 	exitFailure = 1
 	exitConfig  = 78
 )
-
-// configError is an error of the command line or the configuration.
-type configError struct{ error }
-
-func (e configError) Unwrap() error { return e.error }
 
 // execute runs the command line and returns the exit status.
 func execute(args []string, stdout, stderr io.Writer) int {
@@ -31,16 +28,16 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	fmt.Fprintln(stderr, "podd:", err)
-	if errors.As(err, &configError{}) {
+	if errors.As(err, &settings.Error{}) {
 		return exitConfig
 	}
 	return exitFailure
 }
 
 func newRootCommand() *cobra.Command {
-	var opts options
+	var opts settings.Flags
 	run := func(cmd *cobra.Command, _ []string) error {
-		return serve(cmd.Context(), version, opts.load, cmd.ErrOrStderr())
+		return serve(cmd.Context(), version, opts.Load, cmd.ErrOrStderr())
 	}
 	root := &cobra.Command{
 		Use:           "podd",
@@ -51,9 +48,9 @@ func newRootCommand() *cobra.Command {
 		RunE:          run,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return configError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+		return settings.Error{Err: fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	opts.register(root.PersistentFlags())
+	opts.Register(root.PersistentFlags())
 	root.AddCommand(
 		&cobra.Command{Use: "serve", Short: "Run the daemon (the default command)", Args: noArgs, RunE: run},
 		newConfigCommand(&opts),
@@ -77,10 +74,10 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// noArgs returns a configError for any argument.
+// noArgs returns a settings.Error for any argument.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return configError{fmt.Errorf("unknown command %q (see %s --help)", args[0], cmd.CommandPath())}
+		return settings.Error{Err: fmt.Errorf("unknown command %q (see %s --help)", args[0], cmd.CommandPath())}
 	}
 	return nil
 }

@@ -1,11 +1,14 @@
 package main
 
-import "github.com/podd-project/podd/cmd/podd/admin"
+import (
+	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
+)
 
 // client returns a client of the admin API of the daemon that the configuration describes. A wrong configuration is not
 // an error unless a flag is wrong: the daemon goes on with its former one, and has to say so.
-func client(opts *options) (*admin.Client, error) {
-	run, err := opts.runDir()
+func client(opts *settings.Flags) (*admin.Client, error) {
+	run, err := opts.RunDir()
 	if err != nil {
 		return nil, err
 	}

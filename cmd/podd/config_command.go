@@ -5,14 +5,16 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
-func newConfigCommand(opts *options) *cobra.Command {
+func newConfigCommand(opts *settings.Flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Show and check the configuration", Args: noArgs}
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "default", Short: "Print a file with every key, its meaning and its default", Args: noArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return printDefaultConfig(cmd.OutOrStdout()) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return settings.WriteDefault(cmd.OutOrStdout()) },
 		},
 		&cobra.Command{
 			Use: "dump", Short: "Print the effective configuration, with the file or flag that set each key", Args: noArgs,
@@ -23,15 +25,15 @@ func newConfigCommand(opts *options) *cobra.Command {
 	return cmd
 }
 
-func dumpConfig(cmd *cobra.Command, opts *options) error {
-	l, err := opts.load()
+func dumpConfig(cmd *cobra.Command, opts *settings.Flags) error {
+	l, err := opts.Load()
 	if err != nil {
 		return err
 	}
-	return l.dump(cmd.OutOrStdout())
+	return l.Dump(cmd.OutOrStdout())
 }
 
-func newConfigCheckCommand(opts *options) *cobra.Command {
+func newConfigCheckCommand(opts *settings.Flags) *cobra.Command {
 	var node bool
 	var output outputFormat
 	cmd := &cobra.Command{
@@ -43,7 +45,7 @@ network and its plugins, the signature policy, registries and credentials, the k
 daemon may run. The exit status is 1 if there are problems. A note is not a problem: other programs, such as a network
 add-on, provide later the thing that is missing, or only some pods need it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := opts.load()
+			l, err := opts.Load()
 			if err != nil {
 				return err
 			}
@@ -51,9 +53,9 @@ add-on, provide later the thing that is missing, or only some pods need it.`,
 			case node:
 				return checkNode(cmd, l, output)
 			case output == outputJSON:
-				return configError{errors.New("flag --output: json is only for --node")}
+				return settings.Error{Err: errors.New("flag --output: json is only for --node")}
 			}
-			return printCheck(cmd, l, opts.file)
+			return printCheck(cmd, l, opts.File)
 		},
 	}
 	cmd.Flags().BoolVar(&node, "node", false, "also check the machine")
@@ -62,12 +64,12 @@ add-on, provide later the thing that is missing, or only some pods need it.`,
 }
 
 // printCheck prints which files were read, so that a misplaced one is noticed.
-func printCheck(cmd *cobra.Command, l *loaded, file string) error {
+func printCheck(cmd *cobra.Command, l *settings.Loaded, file string) error {
 	out := cmd.OutOrStdout()
-	for _, f := range l.files {
+	for _, f := range l.Files {
 		fmt.Fprintln(out, "read", f)
 	}
-	if len(l.files) == 0 {
+	if len(l.Files) == 0 {
 		fmt.Fprintf(out, "no file %s, using the defaults\n", file)
 	}
 	_, err := fmt.Fprintln(out, "the configuration is valid")

@@ -9,10 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/preflight"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // checkNode compares the configuration with the machine. It returns an error if there are problems; a note is not one.
-func checkNode(cmd *cobra.Command, l *loaded, output outputFormat) error {
+func checkNode(cmd *cobra.Command, l *settings.Loaded, output outputFormat) error {
 	if os.Geteuid() != 0 {
 		return errors.New("--node must run as root: it reads what podd reads")
 	}

@@ -2,16 +2,11 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // tree writes files to a new directory and returns the path of podd.toml in it.
@@ -35,111 +30,6 @@ func command(args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	code = execute(args, &out, &errs)
 	return out.String(), errs.String(), code
-}
-
-// load reads the configuration as the daemon would.
-func load(t testing.TB, args ...string) (*loaded, error) {
-	t.Helper()
-	var opts options
-	cmd := newRootCommand()
-	cmd.ResetFlags()
-	opts.register(cmd.PersistentFlags())
-	if err := cmd.ParseFlags(args); err != nil {
-		t.Fatal(err)
-	}
-	return opts.load()
-}
-
-func TestConfigFilesAndFlagsAreMerged(t *testing.T) {
-	file := tree(t, map[string]string{
-		"podd.toml": "root = \"/srv/podd\"\n[log]\nlevel = \"debug\"\nformat = \"json\"\n" +
-			"[runtime]\nsearch_path = [\"/a\", \"/b\"]\n",
-		"podd.toml.d/20-b.toml": "[log]\nlevel = \"error\"\n[runtime.handlers.kata]\npath = \"/opt/kata\"\n",
-		"podd.toml.d/10-a.toml": "[log]\nlevel = \"trace\"\n[runtime]\nsearch_path = [\"/c\"]\n" +
-			"[runtime.handlers.kata]\nroot = \"/run/kata\"\n",
-		"podd.toml.d/30.toml.bak": "nonsense",
-		"podd.toml.d/.30.toml":    "nonsense",
-		"podd.toml.d/README":      "nonsense",
-	})
-	l, err := load(t, "--config", file, "--run", "/run/x", "--set", "runtime.kill_timeout=7s",
-		"--set", "runtime.handlers.runc.path=/usr/bin/runc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := defaultConfig()
-	want.Listen = "/run/x/podd.sock"
-	want.Log = LogConfig{Level: "error", Format: "json"}
-	want.place("/srv/podd", "/run/x")
-	want.Network.NetnsDir = "/run/x/netns" // only the default run directory has the shared one
-	want.NRI.Socket = "/run/x/nri/nri.sock"
-	want.Metrics.Address = "unix:///run/x/metrics.sock"
-	want.Image.PreloadDir = "/srv/podd/preload"
-	want.Runtime.SearchPath = []string{"/c"}
-	want.Runtime.KillTimeout = 7 * time.Second
-	want.Runtime.Handlers["kata"] = HandlerTable{Path: "/opt/kata", Root: "/run/kata"}
-	want.Runtime.Handlers["runc"] = HandlerTable{Path: "/usr/bin/runc"}
-	if d := cmp.Diff(want, l.Config); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-	dir := filepath.Dir(file)
-	for key, origin := range map[string]string{
-		"root":                       file + ":1",
-		"run":                        "flag --run",
-		"listen":                     "default",
-		"log.level":                  filepath.Join(dir, "podd.toml.d/20-b.toml") + ":2",
-		"log.format":                 file + ":4",
-		"runtime.search_path":        filepath.Join(dir, "podd.toml.d/10-a.toml") + ":4",
-		"runtime.kill_timeout":       "flag --set",
-		"runtime.create_timeout":     "default",
-		"runtime.handlers.kata.root": filepath.Join(dir, "podd.toml.d/10-a.toml") + ":6",
-		"runtime.handlers.kata.path": filepath.Join(dir, "podd.toml.d/20-b.toml") + ":4",
-		"runtime.handlers.runc.path": "flag --set",
-	} {
-		if got := l.set.Origin(key); got != origin {
-			t.Errorf("origin of %s: got %q, want %q", key, got, origin)
-		}
-	}
-	files := []string{file, filepath.Join(dir, "podd.toml.d/10-a.toml"), filepath.Join(dir, "podd.toml.d/20-b.toml")}
-	if d := cmp.Diff(files, l.files); d != "" {
-		t.Errorf("files: -want +got:\n%s", d)
-	}
-}
-
-func TestFlagsOverrideFiles(t *testing.T) {
-	file := tree(t, map[string]string{
-		"podd.toml": "root = \"/f/root\"\nrun = \"/f/run\"\nlisten = \"/f/l.sock\"\n" +
-			"log = {level = \"error\", format = \"json\"}\n",
-	})
-	l, err := load(t, "--config", file, "--root", "/o/root", "--run", "/o/run", "--listen", "/o/l.sock",
-		"--log-level", "debug", "--log-format", "text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := []string{l.Root, l.Run, l.Listen, l.Log.Level, l.Log.Format}
-	if d := cmp.Diff([]string{"/o/root", "/o/run", "/o/l.sock", "debug", "text"}, got); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-}
-
-func TestNoFileIsTheDefaults(t *testing.T) {
-	l := &loaded{Config: defaultConfig()}
-	if err := l.readFiles(filepath.Join(t.TempDir(), "none.toml"), false); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(defaultConfig(), l.Config); d != "" || len(l.files) != 0 {
-		t.Errorf("files %v, -want +got:\n%s", l.files, d)
-	}
-	if err := l.readFiles(filepath.Join(t.TempDir(), "none.toml"), true); err == nil {
-		t.Error("readFiles() of a required file that is missing succeeded, want an error")
-	}
-}
-
-func TestDefaultsAreValid(t *testing.T) {
-	c := defaultConfig()
-	c.place(c.Root, c.Run)
-	if wrong := c.validate(func(string) string { return "default" }); len(wrong) > 0 {
-		t.Errorf("validate = %q, want no error", wrong)
-	}
 }
 
 // TestMistakesInConfiguration runs the command line: each error must have status EX_CONFIG and name its place.
@@ -353,19 +243,6 @@ func TestConfigDump(t *testing.T) {
 		t.Fatalf("exit status = %d, want 0; stderr %q, want none", code, errs)
 	}
 	golden(t, "testdata/dump.toml", strings.ReplaceAll(out, filepath.Dir(file), "/etc/podd"))
-
-	again := tree(t, map[string]string{"podd.toml": out})
-	first, err := load(t, "--config", file, "--run", "/run/other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := load(t, "--config", again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(first.Config, second.Config, cmpopts.EquateEmpty()); d != "" {
-		t.Errorf("a dump is not the configuration it shows, -want +got:\n%s", d)
-	}
 }
 
 // TestDefaultConfigIsUpToDate keeps contrib/podd.toml what `podd config default` prints.
@@ -375,25 +252,6 @@ func TestDefaultConfigIsUpToDate(t *testing.T) {
 		t.Fatalf("exit status = %d, want 0; stderr %q, want none", code, errs)
 	}
 	golden(t, "../../contrib/podd.toml", out)
-}
-
-func TestDefaultConfigChangesNothingAndIsTrue(t *testing.T) {
-	out, _, _ := command("config", "default")
-	uncommented := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(out, "$1")
-	if uncommented == out {
-		t.Fatal("no key found")
-	}
-	for name, text := range map[string]string{"as printed": out, "uncommented": uncommented} {
-		l, err := load(t, "--config", tree(t, map[string]string{"podd.toml": text}))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		want := defaultConfig()
-		want.place(want.Root, want.Run)
-		if d := cmp.Diff(want, l.Config, cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("%s: -want +got:\n%s", name, d)
-		}
-	}
 }
 
 func TestEveryKeyIsDocumented(t *testing.T) {
@@ -429,28 +287,4 @@ func TestVersion(t *testing.T) {
 			t.Errorf("version = %s, want a match of %s", out, want)
 		}
 	}
-}
-
-// FuzzConfig: no pair of files makes the loading panic, and what is accepted is valid.
-func FuzzConfig(f *testing.F) {
-	f.Add("root = \"/a\"", "[log]\nlevel = \"debug\"")
-	f.Add("[runtime.handlers.x]", "runtime.search_path = []")
-	f.Add("[runtime]\nkill_timeout = \"1m\"", "listen = \"/x\"")
-	f.Fuzz(func(t *testing.T, file, dropIn string) {
-		l, err := load(t, "--config", tree(t, map[string]string{"podd.toml": file, "podd.toml.d/a.toml": dropIn}))
-		if err != nil {
-			if !errors.As(err, &configError{}) {
-				t.Errorf("not a configuration error: %v", err)
-			}
-			return
-		}
-		for _, path := range []string{l.Root, l.Run, l.Listen} {
-			if !filepath.IsAbs(path) || path == "/" {
-				t.Errorf("%q was accepted", path)
-			}
-		}
-		if l.Runtime.KillTimeout <= 0 {
-			t.Errorf("kill_timeout %v was accepted", l.Runtime.KillTimeout)
-		}
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/runc/initproxy"
 	"github.com/podd-project/podd/oci/runc/starter"
@@ -44,17 +45,17 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 }
 
 // handler returns the handler of that name in cfg, which must not change any more.
-func (d *daemon) handler(ctx context.Context, cfg *Config, name string) sandbox.Runtime {
+func (d *daemon) handler(ctx context.Context, cfg *settings.Config, name string) sandbox.Runtime {
 	h := cfg.Runtime.Handlers[name]
-	if h.Type == typeShim {
-		c := cfg.shimConfig(name, h)
+	if h.Type == settings.TypeShim {
+		c := cfg.ShimConfig(name, h)
 		c.Stdio, c.Log = d.stdio(), d.log
 		runtime := shim.New(c)
 		d.onClose("handler "+name, runtime.Close)
 		d.background.Go(func() { d.reportHandler(ctx, &cfg.Runtime, name, c.Path, runtime) })
 		return runtime
 	}
-	c := cfg.runcConfig(name, h)
+	c := cfg.RuncConfig(name, h)
 	c.InitProxy, c.Thaw, c.Starter = d.initProxy, d.thaw, d.starter
 	runtime := runc.New(c)
 	d.background.Go(func() { d.reportHandler(ctx, &cfg.Runtime, name, c.Path, runtime) })

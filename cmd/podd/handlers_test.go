@@ -10,6 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus/hooks/test"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/oci/program"
 	"github.com/podd-project/podd/oci/shim"
 )
@@ -22,12 +23,12 @@ func TestStdioIsInstalledForShims(t *testing.T) {
 	for _, c := range []struct {
 		kind string
 		want error
-	}{{"", fs.ErrNotExist}, {typeShim, nil}} {
+	}{{"", fs.ErrNotExist}, {settings.TypeShim, nil}} {
 		log, _ := test.NewNullLogger()
-		d := &daemon{cfg: defaultConfig(), log: log}
+		d := &daemon{cfg: settings.Default(), log: log}
 		dir := t.TempDir()
-		d.cfg.place(filepath.Join(dir, "root"), filepath.Join(dir, "run"))
-		d.cfg.Runtime.Handlers["other"] = HandlerTable{Type: c.kind, Path: "/no/such/program"}
+		d.cfg.Place(filepath.Join(dir, "root"), filepath.Join(dir, "run"))
+		d.cfg.Runtime.Handlers["other"] = settings.HandlerTable{Type: c.kind, Path: "/no/such/program"}
 		ctx, cancel := context.WithCancel(t.Context())
 		d.handlers(ctx)
 		cancel()

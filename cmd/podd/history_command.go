@@ -11,9 +11,10 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/history"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
-func newHistoryCommand(opts *options) *cobra.Command {
+func newHistoryCommand(opts *settings.Flags) *cobra.Command {
 	var q history.Query
 	var output outputFormat
 	var stages bool
@@ -23,12 +24,12 @@ func newHistoryCommand(opts *options) *cobra.Command {
 gone, and of earlier runs of the daemon, which need not run now. podd keeps 10,000 operations or more. Of the commands
 in containers that callers wait for (ExecSync, probes) it keeps those that failed, one each second at most.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := opts.load()
+			l, err := opts.Load()
 			if err != nil {
 				return err
 			}
 			if q.Limit < 1 || q.Limit > admin.MaxLimit {
-				return configError{fmt.Errorf("flag --limit: %d is not a number from 1 to %d", q.Limit, admin.MaxLimit)}
+				return settings.Error{Err: fmt.Errorf("flag --limit: %d is not a number from 1 to %d", q.Limit, admin.MaxLimit)}
 			}
 			h, err := fetchHistory(cmd.Context(), l, q)
 			if err != nil {
@@ -52,7 +53,7 @@ in containers that callers wait for (ExecSync, probes) it keeps those that faile
 }
 
 // fetchHistory asks the daemon if it runs, and reads the files if not.
-func fetchHistory(ctx context.Context, l *loaded, q history.Query) (h admin.History, err error) {
+func fetchHistory(ctx context.Context, l *settings.Loaded, q history.Query) (h admin.History, err error) {
 	daemon := admin.NewClient(admin.SocketPath(l.Run))
 	if !daemon.Running() {
 		return admin.NewHistory(history.Read(history.Dir(l.Root), q)), nil

@@ -9,16 +9,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
-func newImageCommand(opts *options) *cobra.Command {
+func newImageCommand(opts *settings.Flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Show and change the images of the node", Args: noArgs}
 	cmd.AddCommand(newImageListCommand(opts), newImageDiskCommand(opts), newImageLoadCommand(opts),
 		newImageExportCommand(opts), newImagePruneCommand(opts), newImageExplainCommand(opts))
 	return cmd
 }
 
-func newImageDiskCommand(opts *options) *cobra.Command {
+func newImageDiskCommand(opts *settings.Flags) *cobra.Command {
 	var output outputFormat
 	cmd := &cobra.Command{
 		Use: "df", Short: "Print the disk space of images and of containers' writable layers", Args: noArgs,
@@ -40,7 +41,7 @@ largest first. UNIQUE is the part of an image that no other image shares: what i
 }
 
 // fetchDisk gets the disk space of images and containers from the daemon.
-func fetchDisk(ctx context.Context, opts *options) (disk admin.Disk, err error) {
+func fetchDisk(ctx context.Context, opts *settings.Flags) (disk admin.Disk, err error) {
 	daemon, err := client(opts)
 	if err != nil {
 		return disk, err

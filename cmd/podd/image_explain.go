@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/image/registry"
 )
 
-func newImageExplainCommand(opts *options) *cobra.Command {
+func newImageExplainCommand(opts *settings.Flags) *cobra.Command {
 	var output outputFormat
 	var namespace string
 	cmd := &cobra.Command{
@@ -20,13 +21,11 @@ func newImageExplainCommand(opts *options) *cobra.Command {
 certificates, the user of the node's credentials, and the part of the signature policy that decides. It reads the files
 as they are now, contacts no registry and needs no daemon. A pod's own credentials take precedence over the node's.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := opts.load()
+			l, err := opts.Load()
 			if err != nil {
 				return err
 			}
-			cfg := l.Config
-			cfg.place(l.Root, l.Run)
-			images, err := cfg.Image.ForNamespace(namespace)
+			images, err := l.Image.ForNamespace(namespace)
 			if err != nil {
 				return err
 			}

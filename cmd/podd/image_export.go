@@ -7,9 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
-func newImageExportCommand(opts *options) *cobra.Command {
+func newImageExportCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "export IMAGE FILE", Short: "Write an image to a new archive", Args: cobra.ExactArgs(2),
 		Long: `Write an image with its tags to a new file, which "podd image load" and other tools read: a docker archive if

@@ -7,9 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
-func newImageListCommand(opts *options) *cobra.Command {
+func newImageListCommand(opts *settings.Flags) *cobra.Command {
 	var output outputFormat
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "Print the images by name", Args: noArgs,

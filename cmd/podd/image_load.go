@@ -14,10 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/image"
 )
 
-func newImageLoadCommand(opts *options) *cobra.Command {
+func newImageLoadCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "load FILE...", Short: "Load images from archives, without a restart", Args: cobra.MinimumNArgs(1),
 		Long: `Load all images of OCI archives, docker archives ("docker save") or directories with an OCI layout, also

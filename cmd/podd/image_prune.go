@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
-func newImagePruneCommand(opts *options) *cobra.Command {
+func newImagePruneCommand(opts *settings.Flags) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove the images that no container uses", Args: noArgs,

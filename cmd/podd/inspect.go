@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/podd/preflight"
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
@@ -23,12 +24,12 @@ import (
 
 // inspect compares the configuration with the machine: whether the files and programs that it names are there and can
 // be used.
-func inspect(ctx context.Context, l *loaded) (preflight.Report, error) {
+func inspect(ctx context.Context, l *settings.Loaded) (preflight.Report, error) {
 	var r preflight.Report
-	if len(l.files) == 0 {
+	if len(l.Files) == 0 {
 		r.Add(preflight.OK, "configuration", "no files, the defaults")
 	} else {
-		r.Add(preflight.OK, "configuration", "%s", strings.Join(l.files, ", "))
+		r.Add(preflight.OK, "configuration", "%s", strings.Join(l.Files, ", "))
 	}
 	r.Root(l.Root)
 	r.Run(l.Run, checkSpace)
@@ -47,7 +48,7 @@ func inspect(ctx context.Context, l *loaded) (preflight.Report, error) {
 	if err := registry.InspectLayerStore(l.Image); err != nil {
 		r.Add(preflight.Problem, "images", "%v", err)
 	}
-	if l.Runtime.CgroupDriver == cgroupSystemd && !useSystemdCgroup(cgroupAuto) {
+	if l.Runtime.CgroupDriver == settings.CgroupSystemd && !settings.UseSystemdCgroup(settings.CgroupAuto) {
 		r.Add(preflight.Problem, "cgroup driver", "is systemd, but systemd is not process 1")
 	}
 	facts, err := host.Probe()
@@ -61,7 +62,7 @@ func inspect(ctx context.Context, l *loaded) (preflight.Report, error) {
 
 // withHandlers makes each handler look for its programs and run them for their versions, as the daemon does, and calls
 // use.
-func withHandlers(ctx context.Context, l *loaded, use func(map[string]sandbox.Runtime)) (err error) {
+func withHandlers(ctx context.Context, l *settings.Loaded, use func(map[string]sandbox.Runtime)) (err error) {
 	scratch, err := os.MkdirTemp("", "podd-check-") // for the embedded programs
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func withHandlers(ctx context.Context, l *loaded, use func(map[string]sandbox.Ru
 	log := logrus.New()
 	log.SetOutput(io.Discard) // the report says the same
 	d := &daemon{cfg: l.Config, log: log}
-	d.cfg.place(filepath.Join(scratch, "root"), filepath.Join(scratch, "run"))
+	d.cfg.Place(filepath.Join(scratch, "root"), filepath.Join(scratch, "run"))
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
@@ -82,7 +83,7 @@ func withHandlers(ctx context.Context, l *loaded, use func(map[string]sandbox.Ru
 
 // inspectHandlers adds what the handlers found. A handler that is only there by default may be missing, unless pods get
 // it without asking.
-func inspectHandlers(r *preflight.Report, l *loaded, handlers map[string]sandbox.Runtime) {
+func inspectHandlers(r *preflight.Report, l *settings.Loaded, handlers map[string]sandbox.Runtime) {
 	g := handler.Generation{Settings: &l.Runtime.Settings, Runtimes: handlers}
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
 		what := "handler " + name
@@ -92,7 +93,7 @@ func inspectHandlers(r *preflight.Report, l *loaded, handlers map[string]sandbox
 		case err == nil:
 			r.Add(preflight.OK, what, "%s", f.Version)
 			reportCheckpoints(r, what, f.Checkpoints)
-		case name == g.Default() || l.configured("runtime.handlers."+name):
+		case name == g.Default() || l.Configured("runtime.handlers."+name):
 			r.Add(preflight.Problem, what, "%s", strings.TrimPrefix(err.Error(), what+": "))
 		default:
 			r.Add(preflight.Note, what, "not used: %s", strings.TrimPrefix(err.Error(), what+": "))
@@ -111,7 +112,7 @@ func reportCheckpoints(r *preflight.Report, what string, c oci.Checkpoints) {
 	}
 }
 
-func inspectNetwork(r *preflight.Report, l *loaded) {
+func inspectNetwork(r *preflight.Report, l *settings.Loaded) {
 	in := network.Inspect(l.Network)
 	for _, err := range in.Problems {
 		r.Add(preflight.Problem, "network", "%v", err)

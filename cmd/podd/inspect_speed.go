@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/podd-project/podd/cmd/podd/preflight"
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
 )
 
 // speedFacts returns the facts of the configuration and the machine that decide how fast pods start.
-func speedFacts(ctx context.Context, l *loaded) (preflight.SpeedFacts, error) {
+func speedFacts(ctx context.Context, l *settings.Loaded) (preflight.SpeedFacts, error) {
 	machine, err := host.Probe()
 	if err != nil {
 		return preflight.SpeedFacts{}, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/subprocess"
 )
@@ -30,7 +31,7 @@ type prober interface {
 
 // reportHandler logs the versions and features of a handler, or why it is not ready. It logs nothing if ctx ends first:
 // podd, or a command beside a stopped podd, has ended before the probe.
-func (d *daemon) reportHandler(ctx context.Context, cfg *RuntimeConfig, name, path string, r prober) {
+func (d *daemon) reportHandler(ctx context.Context, cfg *settings.RuntimeConfig, name, path string, r prober) {
 	probing, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	log := d.log.WithFields(logrus.Fields{"handler": name, "default": name == cfg.DefaultHandler})

@@ -8,6 +8,7 @@ import (
 
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/oci"
 )
 
@@ -34,7 +35,7 @@ func TestReportHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log, lines := logtest.NewNullLogger()
-				d := &daemon{cfg: defaultConfig(), log: log}
+				d := &daemon{cfg: settings.Default(), log: log}
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				if tt.ended {

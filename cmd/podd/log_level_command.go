@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
-func newLogLevelCommand(opts *options) *cobra.Command {
+func newLogLevelCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "log-level [LEVEL]", Short: "Print or change the log level of the running daemon", Args: cobra.MaximumNArgs(1),
 		Long: `Print the log level of the running daemon, or change it to trace, debug, info, warning or error until the

@@ -7,11 +7,12 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/image/registry"
 )
 
 // setUpLogging configures logrus' standard logger, which container libraries log to as well.
-func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
+func setUpLogging(c settings.LogConfig, w io.Writer) (*logrus.Logger, error) {
 	log := logrus.StandardLogger()
 	log.SetOutput(w)
 	if err := configureLog(log, c); err != nil {
@@ -23,7 +24,7 @@ func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
 }
 
 // configureLog sets the level and the format.
-func configureLog(log *logrus.Logger, c LogConfig) error {
+func configureLog(log *logrus.Logger, c settings.LogConfig) error {
 	level, err := logrus.ParseLevel(c.Level)
 	if err != nil {
 		return err

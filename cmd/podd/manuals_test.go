@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // contrib/release runs this test with the flag, so that the daemon does not contain the generator of manual pages.
@@ -76,7 +78,7 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 // its comment below it.
 func configManual(t *testing.T, date string) []byte {
 	var file, page bytes.Buffer
-	if err := printDefaultConfig(&file); err != nil {
+	if err := settings.WriteDefault(&file); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&page, ".TH \"PODD.TOML\" \"5\" %q \"podd\" \"podd\"\n", date)
@@ -102,7 +104,7 @@ func configManual(t *testing.T, date string) []byte {
 		}
 	}
 	page.WriteString(".SH SEE ALSO\n.BR podd (8),\n.BR podd-config (8)\n")
-	if c := defaultConfig(); keys < 50 {
+	if c := settings.Default(); keys < 50 {
 		t.Errorf("podd.toml(5) has %d keys of %T, want all", keys, c)
 	}
 	return page.Bytes()

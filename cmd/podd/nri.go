@@ -29,7 +29,7 @@ func (d *daemon) servePlugins(ctx context.Context, n *node) {
 	if err != nil {
 		d.log.WithError(err).Error("failed to make the socket of NRI plugins: none can connect, see nri.socket")
 	}
-	d.background.Go(func() { n.plugins.Run(ctx, sandbox.ForPlugins(n.engine, specReader(d.cfg.containersDir())), l) })
+	d.background.Go(func() { n.plugins.Run(ctx, sandbox.ForPlugins(n.engine, specReader(d.cfg.ContainersDir())), l) })
 }
 
 // listenForPlugins returns the listener of the plugins' socket, nil if there is none.

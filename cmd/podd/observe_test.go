@@ -14,6 +14,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/cmd/podd/metrics"
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -21,7 +22,7 @@ import (
 // observing returns a daemon with a root directory of its own.
 func observing(t *testing.T) *daemon {
 	log, _ := test.NewNullLogger()
-	d := &daemon{cfg: defaultConfig(), log: log}
+	d := &daemon{cfg: settings.Default(), log: log}
 	d.cfg.Root = t.TempDir()
 	return d
 }

@@ -7,22 +7,24 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // offline calls do with a node that does not serve, for commands that work on the state of a stopped daemon. It holds
 // the lock of the state directories until do returns, and logs warnings and errors to w.
-func offline(ctx context.Context, version string, l *loaded, w io.Writer,
+func offline(ctx context.Context, version string, l *settings.Loaded, w io.Writer,
 	do func(ctx context.Context, n *node) error) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("this command must run as root")
 	}
 	logging := l.Log
-	if logging.Level == defaultConfig().Log.Level {
+	if logging.Level == settings.Default().Log.Level {
 		logging.Level = "warning" // the daemon's info messages are noise here
 	}
 	log, err := setUpLogging(logging, w)
 	if err != nil {
-		return configError{err}
+		return settings.Error{Err: err}
 	}
 	syscall.Umask(0o022)
 	d := &daemon{version: version, cfg: l.Config, log: log}

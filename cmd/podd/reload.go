@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/sandbox"
 )
@@ -19,7 +20,7 @@ import (
 type generation struct {
 	// number is 1 for the configuration at the start.
 	number int
-	cfg    *Config
+	cfg    *settings.Config
 	// values are the keys and values of cfg.
 	values   map[string]any
 	runtimes map[string]sandbox.Runtime
@@ -87,9 +88,9 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 	if err != nil {
 		return nil, nil, err
 	}
-	values := l.values()
-	changed := changedKeys(old.values, values)
-	if err := checkLive(changed); err != nil {
+	values := l.Values()
+	changed := settings.ChangedKeys(old.values, values)
+	if err := settings.CheckLive(changed); err != nil {
 		return nil, nil, err
 	}
 	cfg := &l.Config
@@ -103,7 +104,7 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 		number: old.number + 1, cfg: cfg, values: values, runtimes: map[string]sandbox.Runtime{}, loaded: time.Now(),
 	}
 	for name := range cfg.Runtime.Handlers {
-		if sameHandler(old.cfg, cfg, name) {
+		if settings.SameHandler(old.cfg, cfg, name) {
 			next.runtimes[name] = old.runtimes[name]
 		} else {
 			next.runtimes[name] = d.handler(ctx, cfg, name)
@@ -113,10 +114,10 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 }
 
 // complete sets the directories as at the start, and reads the files of the handlers.
-func (d *daemon) complete(cfg *Config) (err error) {
-	cfg.place(d.cfg.Root, d.cfg.Run)
+func (d *daemon) complete(cfg *settings.Config) (err error) {
+	cfg.Place(d.cfg.Root, d.cfg.Run)
 	cfg.Image.BootID = d.machine.BootID
-	cfg.Runtime.Config.Handlers, err = cfg.handlerConfigs()
+	cfg.Runtime.Config.Handlers, err = cfg.HandlerConfigs()
 	return err
 }
 

@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
-func newReloadCommand(opts *options) *cobra.Command {
+func newReloadCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "reload", Short: "Make the running daemon read its configuration again", Args: noArgs,
 		Long: `Make the running daemon read its configuration again, as SIGHUP does, and print the keys that changed. The

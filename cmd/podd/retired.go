@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/sandbox"
@@ -25,7 +26,7 @@ type retiredHandler struct {
 func (d *daemon) retiredHandler(name string) sandbox.Runtime {
 	d.log.WithField("handler", name).
 		Warn("pods exist of a runtime handler that is no longer configured: they can only be stopped and removed")
-	return retiredHandler{runc.New(d.cfg.runcConfig(name, HandlerTable{})), name, d.cfg.containersDir()}
+	return retiredHandler{runc.New(d.cfg.RuncConfig(name, settings.HandlerTable{})), name, d.cfg.ContainersDir()}
 }
 
 func (r retiredHandler) Wait(ctx context.Context, id string) (oci.Exit, error) {

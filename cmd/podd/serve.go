@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/budget"
 )
@@ -31,7 +32,7 @@ var errStopped = errors.New("podd is stopping")
 
 // serve runs the daemon until a signal stops it or ctx ends. It logs to w. load reads the configuration, at the start
 // and at each reload.
-func serve(ctx context.Context, version string, load func() (*loaded, error), w io.Writer) error {
+func serve(ctx context.Context, version string, load func() (*settings.Loaded, error), w io.Writer) error {
 	notify := newNotifier()
 	l, err := load()
 	if err != nil {
@@ -39,7 +40,7 @@ func serve(ctx context.Context, version string, load func() (*loaded, error), w 
 	}
 	log, err := setUpLogging(l.Log, w)
 	if err != nil {
-		return configError{err}
+		return settings.Error{Err: err}
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("podd must run as root: it creates namespaces, mounts and cgroups")
@@ -49,12 +50,12 @@ func serve(ctx context.Context, version string, load func() (*loaded, error), w 
 	}
 	syscall.Umask(0o022) // containers under any uid must be able to read shared files
 	d := &daemon{
-		version: version, cfg: l.Config, values: l.values(), log: log, notify: notify, gc: newGCTuner(),
+		version: version, cfg: l.Config, values: l.Values(), log: log, notify: notify, gc: newGCTuner(),
 		load: load, reloads: make(chan struct{}, 1),
 	}
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, reload: d.requestReload, exit: os.Exit}.watch(ctx)
 	defer stop()
-	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("starting podd")
+	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.Files}).Info("starting podd")
 	if err := d.run(ctx); err != nil {
 		return err
 	}
@@ -67,14 +68,14 @@ type daemon struct {
 	// version is that of the build.
 	version string
 	// cfg is the configuration at the start, and values are its keys and values.
-	cfg    Config
+	cfg    settings.Config
 	values map[string]any
 	// machine has the facts of the node, set by mechanisms.
 	machine sandbox.Node
 
 	// load reads the configuration again. current is the one in force; reloading is held while it is replaced. reloads
 	// holds a value while a signal asks for one.
-	load      func() (*loaded, error)
+	load      func() (*settings.Loaded, error)
 	current   atomic.Pointer[generation]
 	reloading sync.Mutex
 	reloads   chan struct{}
@@ -170,7 +171,7 @@ func (d *daemon) open() error {
 		return err
 	}
 	d.onClose("state", st.close)
-	d.cfg.place(st.root, st.run)
+	d.cfg.Place(st.root, st.run)
 	d.openDir.Store(&st.run)
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // TestServeAndStop is the life of a daemon under a service manager.
@@ -255,7 +257,7 @@ func TestCrictlConfigNamesTheDefaultSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "runtime-endpoint: unix://" + defaultConfig().Listen; !strings.Contains(string(data), want) {
+	if want := "runtime-endpoint: unix://" + settings.Default().Listen; !strings.Contains(string(data), want) {
 		t.Errorf("crictl.yaml has no %s", want)
 	}
 }
@@ -265,7 +267,7 @@ func TestStopDuringStart(t *testing.T) {
 	requireRoot(t)
 	log, hook := test.NewNullLogger()
 	c := stateConfig(t)
-	c.place(c.Root, c.Run)
+	c.Place(c.Root, c.Run)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStopped)
 	d := &daemon{cfg: c, log: log}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 func TestSignals(t *testing.T) {
@@ -86,7 +88,7 @@ func TestLogging(t *testing.T) {
 	var out bytes.Buffer
 	for format, want := range map[string]string{"json": `"msg":"hello"`, "text": "level=warning msg=hello"} {
 		out.Reset()
-		log, err := setUpLogging(LogConfig{Level: "warning", Format: format}, &out)
+		log, err := setUpLogging(settings.LogConfig{Level: "warning", Format: format}, &out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +106,7 @@ func TestLogging(t *testing.T) {
 			t.Errorf("%s: logged %q, want one line with %s", format, got, want)
 		}
 	}
-	if _, err := setUpLogging(LogConfig{Level: "x", Format: "text"}, &out); err == nil {
+	if _, err := setUpLogging(settings.LogConfig{Level: "x", Format: "text"}, &out); err == nil {
 		t.Error("setUpLogging() with level x succeeded, want an error")
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // stateConfig returns a configuration with new directories.
-func stateConfig(t *testing.T) Config {
+func stateConfig(t *testing.T) settings.Config {
 	t.Helper()
 	dir := t.TempDir()
-	c := defaultConfig()
+	c := settings.Default()
 	c.Root, c.Run, c.Listen = filepath.Join(dir, "root"), filepath.Join(dir, "run"), filepath.Join(dir, "run/podd.sock")
 	return c
 }
@@ -28,7 +29,7 @@ func TestOpenStateLocksBothDirectories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]Config{
+	for name, c := range map[string]settings.Config{
 		"same root": {Root: first.Root, Run: other.Run},
 		"same run":  {Root: other.Root, Run: first.Run},
 	} {

@@ -14,13 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // statusTimeout bounds the calls of the daemon, which answers them from memory.
 const statusTimeout = 10 * time.Second
 
-func newStatusCommand(opts *options) *cobra.Command {
+func newStatusCommand(opts *settings.Flags) *cobra.Command {
 	var pod string
 	var output outputFormat
 	cmd := &cobra.Command{

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 // shortestInterval is the age up to which the daemon returns the same measurement again.
@@ -26,7 +27,7 @@ type topFlags struct {
 	output           outputFormat
 }
 
-func newTopCommand(opts *options) *cobra.Command {
+func newTopCommand(opts *settings.Flags) *cobra.Command {
 	f := topFlags{order: topOrder("cpu")}
 	cmd := &cobra.Command{
 		Use: "top", Short: "Print what pods use: CPU, memory, reads and writes", Args: noArgs,
@@ -40,7 +41,7 @@ measurements.`,
 				return err
 			}
 			if err := f.validate(); err != nil {
-				return configError{err}
+				return settings.Error{Err: err}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

@@ -11,10 +11,11 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/cmd/podd/ui"
 )
 
-func newUICommand(opts *options) *cobra.Command {
+func newUICommand(opts *settings.Flags) *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
 		Use: "ui", Short: "Serve a page that shows in a browser what the running daemon is doing", Args: noArgs,
@@ -54,7 +55,7 @@ func listenUI(address string) (l net.Listener, base string, err error) {
 		return l, "http://127.0.0.1:8000", err
 	}
 	if err := ui.CheckAddress(address); err != nil {
-		return nil, "", configError{fmt.Errorf("flag --address: %w", err)}
+		return nil, "", settings.Error{Err: fmt.Errorf("flag --address: %w", err)}
 	}
 	l, err = new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {

@@ -12,10 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/history"
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/oci/spec/host"
 )
 
-func newWipeCommand(opts *options) *cobra.Command {
+func newWipeCommand(opts *settings.Flags) *cobra.Command {
 	var yes, images bool
 	cmd := &cobra.Command{
 		Use: "wipe", Short: "Remove all pods and containers; the daemon must be stopped", Args: noArgs,
@@ -26,7 +27,7 @@ remove, and removes nothing. The daemon must be stopped.
 With --images nothing of podd is left but its configuration and the images in image.preload_dir, which podd did not
 make.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := opts.load()
+			l, err := opts.Load()
 			if err != nil {
 				return err
 			}

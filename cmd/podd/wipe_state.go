@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
@@ -26,7 +27,7 @@ const (
 
 // removeState removes podd's directories after all pods and images: locks, embedded programs, the image store's own
 // files; and its slice and AppArmor profile. It keeps what is in image.preload_dir.
-func removeState(ctx context.Context, l *loaded) error {
+func removeState(ctx context.Context, l *settings.Loaded) error {
 	for _, dir := range []string{l.Run, l.Root} {
 		keep := ""
 		if rel, err := filepath.Rel(dir, l.Image.PreloadDir); err == nil && hasFiles(l.Image.PreloadDir) {
@@ -40,7 +41,7 @@ func removeState(ctx context.Context, l *loaded) error {
 		return err
 	}
 	_ = os.Remove(l.Network.NetnsDir) // fails if other programs have namespaces there
-	if l.Run != defaultConfig().Run {
+	if l.Run != settings.Default().Run {
 		return nil // another podd on this machine may use the rest
 	}
 	return errors.Join(stopSlice(ctx), host.UnloadAppArmor())
@@ -49,7 +50,7 @@ func removeState(ctx context.Context, l *loaded) error {
 // stopSlice has systemd stop the slice of pods without a cgroup parent, which it otherwise keeps, empty, until the next
 // boot. A slice that is not empty is another podd's.
 func stopSlice(ctx context.Context) error {
-	if !useSystemdCgroup(cgroupAuto) {
+	if !settings.UseSystemdCgroup(settings.CgroupAuto) {
 		return nil
 	}
 	slice := spec.DefaultCgroup + ".slice"

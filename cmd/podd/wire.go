@@ -14,6 +14,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/cgroups"
@@ -97,7 +98,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 
 // server creates the CRI server.
 func (d *daemon) server(n *node) (*server.Server, error) {
-	read := specReader(d.cfg.containersDir())
+	read := specReader(d.cfg.ContainersDir())
 	return server.New(
 		server.Config{Version: semver(d.version), SystemdCgroup: d.machine.SystemdCgroup},
 		server.Deps{
@@ -163,11 +164,11 @@ func (d *daemon) detect() (err error) {
 	if d.machine.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
-	if d.cfg.Runtime.Config.Handlers, err = d.cfg.handlerConfigs(); err != nil {
+	if d.cfg.Runtime.Config.Handlers, err = d.cfg.HandlerConfigs(); err != nil {
 		return err
 	}
 	driver := d.cfg.Runtime.CgroupDriver
-	d.machine.SystemdCgroup = useSystemdCgroup(driver)
+	d.machine.SystemdCgroup = settings.UseSystemdCgroup(driver)
 	d.log.WithFields(logrus.Fields{"systemd": d.machine.SystemdCgroup, "configured": driver}).
 		Info("cgroup driver selected")
 	return nil

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
 func TestSpecReader(t *testing.T) {
@@ -31,12 +33,12 @@ func TestSpecReader(t *testing.T) {
 }
 
 func TestCgroupDriver(t *testing.T) {
-	if !useSystemdCgroup("systemd") || useSystemdCgroup("cgroupfs") {
-		t.Error("useSystemdCgroup() is not the configured driver")
+	if !settings.UseSystemdCgroup("systemd") || settings.UseSystemdCgroup("cgroupfs") {
+		t.Error("settings.UseSystemdCgroup() is not the configured driver")
 	}
 	_, err := os.Stat("/run/systemd/system")
-	if got, booted := useSystemdCgroup("auto"), err == nil; got != booted {
-		t.Errorf("useSystemdCgroup(auto) = %v, want %v", got, booted)
+	if got, booted := settings.UseSystemdCgroup("auto"), err == nil; got != booted {
+		t.Errorf("settings.UseSystemdCgroup(auto) = %v, want %v", got, booted)
 	}
 }
 

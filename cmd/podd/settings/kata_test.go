@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 
 // TestKataDropIn: contrib/kata/podd.toml is a valid configuration of a shim handler.
 func TestKataDropIn(t *testing.T) {
-	text, err := os.ReadFile("../../contrib/kata/podd.toml")
+	text, err := os.ReadFile("../../../contrib/kata/podd.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -16,7 +16,7 @@ func TestKataDropIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, ok := l.Config.Runtime.Handlers["kata"]
-	if !ok || h.Type != typeShim || h.ConfigPath == "" || len(h.AllowedAnnotations) != 2 {
+	if !ok || h.Type != TypeShim || h.ConfigPath == "" || len(h.AllowedAnnotations) != 2 {
 		t.Errorf("handler kata = %+v, want type shim with a config_path and 2 annotations", h)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"fmt"
@@ -32,8 +32,8 @@ func live(key string) bool {
 	return slices.ContainsFunc(liveKeys, func(l string) bool { return key == l || strings.HasPrefix(key, l+".") })
 }
 
-// changedKeys returns the keys that differ, sorted.
-func changedKeys(before, after map[string]any) []string {
+// ChangedKeys returns the keys that differ, sorted.
+func ChangedKeys(before, after map[string]any) []string {
 	all := maps.Clone(before)
 	maps.Copy(all, after)
 	var changed []string
@@ -45,8 +45,8 @@ func changedKeys(before, after map[string]any) []string {
 	return changed
 }
 
-// checkLive returns an error that names the keys which only a restart can change.
-func checkLive(changed []string) error {
+// CheckLive returns an error that names the keys which only a restart can change.
+func CheckLive(changed []string) error {
 	fixed := slices.DeleteFunc(slices.Clone(changed), live)
 	if len(fixed) == 0 {
 		return nil
@@ -55,8 +55,8 @@ func checkLive(changed []string) error {
 		strings.Join(fixed, ", "))
 }
 
-// sameHandler reports whether the handler of that name has the same runtime in both.
-func sameHandler(a, b *Config, name string) bool {
+// SameHandler reports whether the handler of that name has the same runtime in both.
+func SameHandler(a, b *Config, name string) bool {
 	before, existed := a.Runtime.Handlers[name]
 	after, exists := b.Runtime.Handlers[name]
 	r, n := &a.Runtime, &b.Runtime

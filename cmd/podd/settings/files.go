@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -14,20 +14,29 @@ import (
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 )
 
+// Error is an error of the command line or the configuration: a retry does not help.
+type Error struct{ Err error }
+
+func (e Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e Error) Unwrap() error { return e.Err }
+
 // defaultConfigFile may be absent. A file given by --config must exist.
 const defaultConfigFile = "/etc/podd/podd.toml"
 
 // maxConfigSize is the maximum size of a configuration file, in bytes.
 const maxConfigSize = 1 << 20
 
-// options are the flags that all commands have.
-type options struct {
+// Flags are the flags that all commands have. They name the configuration file and override its keys.
+type Flags struct {
+	// File is the path of the configuration file.
+	File  string
 	flags *pflag.FlagSet
-	file  string
 	set   []string
 }
 
-// keyFlags are the keys with a flag of their own. --set sets any key.
+// keyFlags are the keys with a separate flag. --set sets any key.
 var keyFlags = []struct{ flag, key, usage string }{
 	{"root", "root", "directory of the state that outlives a reboot"},
 	{"run", "run", "directory of the state that does not outlive a reboot"},
@@ -36,33 +45,35 @@ var keyFlags = []struct{ flag, key, usage string }{
 	{"log-format", "log.format", "text or json"},
 }
 
-func (o *options) register(flags *pflag.FlagSet) {
-	o.flags = flags
-	flags.StringVar(&o.file, "config", defaultConfigFile,
+// Register defines the flags in flags, which is parsed before Load.
+func (f *Flags) Register(flags *pflag.FlagSet) {
+	f.flags = flags
+	flags.StringVar(&f.File, "config", defaultConfigFile,
 		"configuration `file`; the files FILE.d/*.toml override it, in the order of their names")
-	flags.StringArrayVar(&o.set, "set", nil, "set any key: `section.key=value` (repeatable)")
-	for _, f := range keyFlags {
-		flags.String(f.flag, "", f.usage)
+	flags.StringArrayVar(&f.set, "set", nil, "set any key: `section.key=value` (repeatable)")
+	for _, k := range keyFlags {
+		flags.String(k.flag, "", k.usage)
 	}
 }
 
-// loaded is a configuration with the origin of its keys.
-type loaded struct {
+// Loaded is a configuration with the origin of its keys.
+type Loaded struct {
 	Config
-	set *tomlconfig.Set
-	// files are the files that were read, in order; wrong has an error for each key of them that cannot be set.
-	files []string
+	// Files are the files that were read, in order.
+	Files []string
+	set   *tomlconfig.Set
+	// wrong has an error for each key of the files that cannot be set.
 	wrong []error
 }
 
-// values returns the keys and their values.
-func (l *loaded) values() map[string]any { return l.set.Values() }
+// Values returns the keys and their values.
+func (l *Loaded) Values() map[string]any { return l.set.Values() }
 
-// dump writes the configuration as a file, with the file or flag that set each key.
-func (l *loaded) dump(w io.Writer) error { return l.set.Dump(w) }
+// Dump writes the configuration as a file, with the file or flag that set each key.
+func (l *Loaded) Dump(w io.Writer) error { return l.set.Dump(w) }
 
-// configured reports whether a file or flag set a key of a table.
-func (l *loaded) configured(table string) bool {
+// Configured reports whether a file or flag set a key of a table.
+func (l *Loaded) Configured(table string) bool {
 	for key := range l.set.Values() {
 		if strings.HasPrefix(key, table+".") && l.set.Origin(key) != tomlconfig.Default {
 			return true
@@ -71,26 +82,26 @@ func (l *loaded) configured(table string) bool {
 	return false
 }
 
-// load reads the files, applies the flags and validates the result. The error names every wrong key, unless a file
-// cannot be read.
-func (o *options) load() (*loaded, error) {
-	l := &loaded{Config: defaultConfig()}
+// Load reads the files, applies the flags and validates the result. Its error is an Error that names every wrong key,
+// unless a file cannot be read.
+func (f *Flags) Load() (*Loaded, error) {
+	l := &Loaded{Config: Default()}
 	l.set = tomlconfig.New(&l.Config)
-	if err := l.readFiles(o.file, o.flags.Changed("config")); err != nil {
-		return nil, configError{err}
+	if err := l.readFiles(f.File, f.flags.Changed("config")); err != nil {
+		return nil, Error{Err: err}
 	}
-	wrong := append(l.wrong, o.apply(l.set)...)
+	wrong := append(l.wrong, f.apply(l.set)...)
 	l.complete(l.set)
 	wrong = append(wrong, l.validate(l.set.Origin)...)
 	if len(wrong) > 0 {
-		return nil, configError{errors.Join(wrong...)}
+		return nil, Error{Err: errors.Join(wrong...)}
 	}
 	return l, nil
 }
 
 // apply sets the keys that flags give, and returns an error for each wrong one.
-func (o *options) apply(set *tomlconfig.Set) (errs []error) {
-	for _, assignment := range o.set {
+func (f *Flags) apply(set *tomlconfig.Set) (errs []error) {
+	for _, assignment := range f.set {
 		key, value, ok := strings.Cut(assignment, "=")
 		if !ok {
 			errs = append(errs, fmt.Errorf("flag --set: %q is not of the form section.key=value", assignment))
@@ -100,12 +111,12 @@ func (o *options) apply(set *tomlconfig.Set) (errs []error) {
 			errs = append(errs, err)
 		}
 	}
-	for _, f := range keyFlags {
-		given := o.flags.Lookup(f.flag)
+	for _, k := range keyFlags {
+		given := f.flags.Lookup(k.flag)
 		if !given.Changed {
 			continue
 		}
-		if err := set.Assign("flag --"+f.flag, f.key, given.Value.String()); err != nil {
+		if err := set.Assign("flag --"+k.flag, k.key, given.Value.String()); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -113,7 +124,7 @@ func (o *options) apply(set *tomlconfig.Set) (errs []error) {
 }
 
 // readFiles merges file and its drop-ins.
-func (l *loaded) readFiles(file string, required bool) error {
+func (l *Loaded) readFiles(file string, required bool) error {
 	err := l.readFile(file)
 	if err != nil && (required || !errors.Is(err, fs.ErrNotExist)) {
 		return err
@@ -133,12 +144,12 @@ func (l *loaded) readFiles(file string, required bool) error {
 	return nil
 }
 
-func (l *loaded) readFile(path string) error {
+func (l *Loaded) readFile(path string) error {
 	data, err := readConfigFile(path)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	l.files = append(l.files, path)
+	l.Files = append(l.Files, path)
 	wrong, err := l.set.Merge(path, data)
 	l.wrong = append(l.wrong, wrong...)
 	return err

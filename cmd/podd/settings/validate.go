@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -68,7 +68,7 @@ func (c *Config) validate(origin func(key string) string) []error {
 func (c *RuntimeConfig) validate(p *problems) {
 	c.Config.Validate(p.in("runtime"))
 	switch c.CgroupDriver {
-	case cgroupAuto, cgroupSystemd, cgroupCgroupfs:
+	case CgroupAuto, CgroupSystemd, CgroupCgroupfs:
 	default:
 		p.add("runtime.cgroup_driver", "%q is none of auto, systemd, cgroupfs", c.CgroupDriver)
 	}
@@ -157,11 +157,11 @@ func (h HandlerTable) validate(key, name string, p *problems) {
 // validateType checks type and the keys that only one type has.
 func (h HandlerTable) validateType(key string, p *problems) {
 	switch h.Type {
-	case "", typeOCI:
+	case "", TypeOCI:
 		if h.Runtime != "" || h.ConfigPath != "" {
 			p.add(key, "runtime and config_path can only be set with type = \"shim\"")
 		}
-	case typeShim:
+	case TypeShim:
 		if h.Runtime != "" {
 			if err := checkProgram(h.Runtime); err != nil {
 				p.add(key+".runtime", "%w", err)

@@ -1,4 +1,7 @@
-package main
+// Package settings reads podd's configuration: files, drop-ins, flags; their keys and defaults; which values are wrong;
+// which keys a reload can change; and what the keys mean to the drivers of the runtime handlers. It knows neither
+// commands nor the daemon, which both call it, and opens only the configuration's files and base_runtime_spec.
+package settings
 
 import (
 	"path/filepath"
@@ -62,21 +65,21 @@ type HandlerTable struct {
 	DefaultAnnotations map[string]string `toml:"default_annotations" comment:"Annotations that are passed to the runtime with every container. Allowed annotations of the pod override them."`
 }
 
-// Values of a handler's type; "" is typeOCI.
+// Values of a handler's type; "" is TypeOCI.
 const (
-	typeOCI  = "oci"
-	typeShim = "shim"
+	TypeOCI  = "oci"
+	TypeShim = "shim"
 )
 
 // Values of cgroup_driver.
 const (
-	cgroupAuto     = "auto"
-	cgroupSystemd  = "systemd"
-	cgroupCgroupfs = "cgroupfs"
+	CgroupAuto     = "auto"
+	CgroupSystemd  = "systemd"
+	CgroupCgroupfs = "cgroupfs"
 )
 
-// defaultConfig returns the default of every key.
-func defaultConfig() Config {
+// Default returns the default of every key.
+func Default() Config {
 	return Config{
 		Root:   "/var/lib/podd",
 		Run:    "/run/podd",
@@ -84,7 +87,7 @@ func defaultConfig() Config {
 		Log:    LogConfig{Level: "info", Format: "text"},
 		Runtime: RuntimeConfig{
 			Config:       sandbox.DefaultConfig(),
-			CgroupDriver: cgroupAuto,
+			CgroupDriver: CgroupAuto,
 			Conmon:       "conmon",
 			CRIU:         "criu",
 			SearchPath: []string{
@@ -111,21 +114,21 @@ func (c *Config) complete(set *tomlconfig.Set) {
 	if set.Origin("image.preload_dir") == tomlconfig.Default {
 		c.Image.PreloadDir = filepath.Join(c.Root, "preload")
 	}
-	if set.Origin("network.netns_dir") == tomlconfig.Default && c.Run != defaultConfig().Run {
+	if set.Origin("network.netns_dir") == tomlconfig.Default && c.Run != Default().Run {
 		c.Network.NetnsDir = filepath.Join(c.Run, "netns")
 	}
-	if set.Origin("nri.socket") == tomlconfig.Default && c.Run != defaultConfig().Run {
+	if set.Origin("nri.socket") == tomlconfig.Default && c.Run != Default().Run {
 		c.NRI.Socket = filepath.Join(c.Run, "nri", "nri.sock")
 	}
 	if set.Origin("metrics.address") == tomlconfig.Default {
 		c.Metrics.Address = metrics.SocketAddress(c.Run)
 	}
-	c.place(c.Root, c.Run)
+	c.Place(c.Root, c.Run)
 }
 
-// place sets the packages' state directories, below root and run. It may be called again with these directories without
+// Place sets the packages' state directories, below root and run. It may be called again with these directories without
 // symbolic links.
-func (c *Config) place(root, run string) {
+func (c *Config) Place(root, run string) {
 	if c.Network.NetnsDir == filepath.Join(c.Run, "netns") {
 		c.Network.NetnsDir = filepath.Join(run, "netns")
 	}

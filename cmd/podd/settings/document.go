@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"io"
@@ -15,11 +15,11 @@ const configHeader = `# Configuration of podd, with every key at its default.
 
 `
 
-// printDefaultConfig writes a file with every key, its meaning and its default.
-func printDefaultConfig(w io.Writer) error {
+// WriteDefault writes a file with every key, its meaning and its default.
+func WriteDefault(w io.Writer) error {
 	if _, err := io.WriteString(w, configHeader); err != nil {
 		return err
 	}
-	c := defaultConfig()
+	c := Default()
 	return tomlconfig.New(&c).Document(w)
 }

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"cmp"
@@ -14,22 +14,22 @@ import (
 	"github.com/podd-project/podd/sandbox/handler"
 )
 
-// containersDir is the directory of the containers' bundles.
-func (c *Config) containersDir() string { return filepath.Join(c.Run, "containers") }
+// ContainersDir is the directory of the containers' bundles.
+func (c *Config) ContainersDir() string { return filepath.Join(c.Run, "containers") }
 
-// shimConfig returns the configuration of the handler h of that name, which is a shim.
-func (c *Config) shimConfig(name string, h HandlerTable) shim.Config {
+// ShimConfig returns the configuration of the handler h of that name, which is a shim.
+func (c *Config) ShimConfig(name string, h HandlerTable) shim.Config {
 	r := c.Runtime
 	return shim.Config{
 		Name:          name,
 		Path:          cmp.Or(h.Path, "containerd-shim-"+name+"-v2"),
 		SearchPath:    r.SearchPath,
 		Root:          cmp.Or(h.Root, filepath.Join(c.Run, "runtimes", name)),
-		RunDir:        c.containersDir(),
+		RunDir:        c.ContainersDir(),
 		Runtime:       h.shimRuntime(),
 		ConfigPath:    h.ConfigPath,
 		Options:       h.shimOptions(),
-		SystemdCgroup: useSystemdCgroup(r.CgroupDriver),
+		SystemdCgroup: UseSystemdCgroup(r.CgroupDriver),
 		CreateTimeout: r.CreateTimeout,
 	}
 }
@@ -68,18 +68,18 @@ func (h HandlerTable) shimOptions() map[string]any {
 	return options
 }
 
-// runcConfig returns the configuration of the handler h of that name, which is an OCI runtime.
-func (c *Config) runcConfig(name string, h HandlerTable) runc.Config {
+// RuncConfig returns the configuration of the handler h of that name, which is an OCI runtime.
+func (c *Config) RuncConfig(name string, h HandlerTable) runc.Config {
 	r := c.Runtime
 	return runc.Config{
 		Name:          name,
 		Path:          cmp.Or(h.Path, name),
 		SearchPath:    r.SearchPath,
 		Root:          cmp.Or(h.Root, filepath.Join(c.Run, "runtimes", name)),
-		RunDir:        c.containersDir(),
+		RunDir:        c.ContainersDir(),
 		Conmon:        r.Conmon,
 		CRIU:          r.CRIU,
-		SystemdCgroup: useSystemdCgroup(r.CgroupDriver),
+		SystemdCgroup: UseSystemdCgroup(r.CgroupDriver),
 		Options:       h.Options,
 		CreateTimeout: r.CreateTimeout,
 	}
@@ -94,8 +94,8 @@ func (h HandlerTable) engine() (handler.Config, error) {
 	}, err
 }
 
-// handlerConfigs returns the part of each handler's table that the engine uses. It reads base_runtime_spec.
-func (c *Config) handlerConfigs() (map[string]handler.Config, error) {
+// HandlerConfigs returns the part of each handler's table that the engine uses. It reads base_runtime_spec.
+func (c *Config) HandlerConfigs() (map[string]handler.Config, error) {
 	configs := map[string]handler.Config{}
 	for name, h := range c.Runtime.Handlers {
 		cfg, err := h.engine()
@@ -110,10 +110,10 @@ func (c *Config) handlerConfigs() (map[string]handler.Config, error) {
 	return configs, nil
 }
 
-// useSystemdCgroup resolves the cgroup driver. auto means systemd if it is process 1, see sd_booted(3).
-func useSystemdCgroup(driver string) bool {
-	if driver != cgroupAuto {
-		return driver == cgroupSystemd
+// UseSystemdCgroup resolves the cgroup driver. auto means systemd if it is process 1, see sd_booted(3).
+func UseSystemdCgroup(driver string) bool {
+	if driver != CgroupAuto {
+		return driver == CgroupSystemd
 	}
 	info, err := os.Lstat("/run/systemd/system")
 	return err == nil && info.IsDir()

@@ -1,0 +1,36 @@
+package settings
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/podd-project/podd/cmd/podd/tomlconfig"
+)
+
+// RunDir returns the key run, also of a configuration that is wrong elsewhere: the commands that call a running daemon
+// need nothing else.
+func (f *Flags) RunDir() (string, error) {
+	l, err := f.Load()
+	if err == nil {
+		return l.Run, nil
+	}
+	c := Default()
+	f.readRun(&c)
+	if wrong := f.apply(tomlconfig.New(&c)); len(wrong) > 0 {
+		return "", Error{Err: errors.Join(wrong...)}
+	}
+	return c.Run, nil
+}
+
+// readRun sets c.Run to the last value of that key in those files that can be read.
+func (f *Flags) readRun(c *Config) {
+	dropIns, _ := filepath.Glob(f.File + ".d/[!.]*.toml") // sorted
+	for _, path := range append([]string{f.File}, dropIns...) {
+		var keys struct{ Run string }
+		if data, err := readConfigFile(path); err == nil && toml.Unmarshal(data, &keys) == nil && keys.Run != "" {
+			c.Run = keys.Run
+		}
+	}
+}
