@@ -12,6 +12,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/history"
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/budget"
@@ -22,7 +23,7 @@ import (
 // serveAdmin serves the admin API until ctx ends. The daemon runs even if the socket cannot be opened.
 func (d *daemon) serveAdmin(ctx context.Context, n *node) {
 	log := d.log.WithField("socket", admin.SocketPath(d.cfg.Run))
-	l, err := listenUnix(admin.SocketPath(d.cfg.Run), rootSocketMode, d.log)
+	l, err := state.Listen(admin.SocketPath(d.cfg.Run), state.RootSocketMode, d.log)
 	if err != nil {
 		log.WithError(err).Error("failed to serve the admin API")
 		return

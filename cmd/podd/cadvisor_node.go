@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/cmd/podd/cadvisor"
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/record"
@@ -38,7 +39,7 @@ func (d *daemon) listenCadvisor() (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Join(emptyDir(d.cfg.Root), diffName), 0o700); err != nil {
 		return nil, err
 	}
-	return listenUnix(d.cfg.Cadvisor.Socket, socketMode, d.log)
+	return state.Listen(d.cfg.Cadvisor.Socket, state.SocketMode, d.log)
 }
 
 // diffName is the directory in a container's Root whose files cAdvisor counts.

@@ -234,3 +234,10 @@ func (tr *transcript) expect(t *testing.T, text string) {
 		}
 	}
 }
+
+func requireRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: runs the daemon")
+	}
+}

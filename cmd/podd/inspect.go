@@ -14,6 +14,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/preflight"
 	"github.com/podd-project/podd/cmd/podd/settings"
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
@@ -32,7 +33,7 @@ func inspect(ctx context.Context, l *settings.Loaded) (preflight.Report, error) 
 		r.Add(preflight.OK, "configuration", "%s", strings.Join(l.Files, ", "))
 	}
 	r.Root(l.Root)
-	r.Run(l.Run, checkSpace)
+	r.Run(l.Run, state.CheckSpace)
 	err := withHandlers(ctx, l, func(handlers map[string]sandbox.Runtime) { inspectHandlers(&r, l, handlers) })
 	if err != nil {
 		return nil, err

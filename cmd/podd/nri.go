@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/nri"
 )
@@ -41,7 +42,7 @@ func (d *daemon) listenForPlugins() (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	l, err := listenUnix(path, rootSocketMode, d.log)
+	l, err := state.Listen(path, state.RootSocketMode, d.log)
 	if err != nil {
 		return nil, err // not l: it would be a listener that is not nil
 	}

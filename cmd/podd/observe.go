@@ -10,6 +10,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/cmd/podd/metrics"
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -125,7 +126,7 @@ func (d *daemon) serveMetrics(ctx context.Context, n *node) {
 
 func (d *daemon) listenMetrics() (net.Listener, error) {
 	if path := d.cfg.Metrics.SocketPath(); path != "" {
-		return listenUnix(path, socketMode, d.log)
+		return state.Listen(path, state.SocketMode, d.log)
 	}
 	return net.Listen("tcp", d.cfg.Metrics.Address)
 }

@@ -16,6 +16,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/podd-project/podd/cmd/podd/settings"
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/budget"
 )
@@ -166,13 +167,13 @@ func (d *daemon) startAndServe(ctx context.Context) error {
 
 // open creates and locks the state directories.
 func (d *daemon) open() error {
-	st, err := openState(d.cfg.Root, d.cfg.Run, d.version, d.log)
+	st, err := state.Open(d.cfg.Root, d.cfg.Run, d.version, d.log)
 	if err != nil {
 		return err
 	}
-	d.onClose("state", st.close)
-	d.cfg.Place(st.root, st.run)
-	d.openDir.Store(&st.run)
+	d.onClose("state", st.Close)
+	d.cfg.Place(st.Root, st.Run)
+	d.openDir.Store(&st.Run)
 	return nil
 }
 
@@ -197,7 +198,7 @@ func (d *daemon) takeOver(ctx context.Context, n *node) error {
 
 // serve serves calls until ctx ends.
 func (d *daemon) serve(ctx context.Context, n *node) error {
-	sock, err := listenUnix(d.cfg.Listen, socketMode, d.log)
+	sock, err := state.Listen(d.cfg.Listen, state.SocketMode, d.log)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -206,7 +207,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	srv := grpc.NewServer(append(options, grpc.ChainUnaryInterceptor(calls.count, d.gc.duringPull))...)
 	n.server.Register(srv)
 	health := newHealth(srv)
-	check, closeCheck, err := selfCheck(sock.path)
+	check, closeCheck, err := selfCheck(d.cfg.Listen)
 	if err != nil {
 		return errors.Join(err, sock.Close())
 	}
@@ -221,8 +222,8 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	go func() { served <- srv.Serve(sock) }()
 	setHealth(health, healthpb.HealthCheckResponse_SERVING)
 	d.background.Go(func() { d.notify.watchdog(ctx, d.log, check) })
-	d.notify.send(d.log, "READY=1\nSTATUS=serving on "+sock.path)
-	d.log.WithField("socket", sock.path).Info("serving")
+	d.notify.send(d.log, "READY=1\nSTATUS=serving on "+d.cfg.Listen)
+	d.log.WithField("socket", d.cfg.Listen).Info("serving")
 
 	select {
 	case err := <-served:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,6 +19,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/cmd/podd/settings"
+	"github.com/podd-project/podd/cmd/podd/state"
 )
 
 // TestServeAndStop is the life of a daemon under a service manager.
@@ -184,7 +186,9 @@ func TestWatchdogIsNotified(t *testing.T) {
 // TestOpenDirectoryIsRestricted: the daemon restricts the mode of its run directory, with a warning.
 func TestOpenDirectoryIsRestricted(t *testing.T) {
 	s := newSite(t)
-	mkdir(0o777)(t, s.path("run"))
+	if err := errors.Join(os.Mkdir(s.path("run"), 0o700), os.Chmod(s.path("run"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
 	d := s.start(t, nil)
 	d.log.expect(t, "directory was accessible to others")
 	if info, err := os.Stat(s.path("run")); err != nil || info.Mode().Perm() != 0o700 {
@@ -262,6 +266,15 @@ func TestCrictlConfigNamesTheDefaultSocket(t *testing.T) {
 	}
 }
 
+// stateConfig returns a configuration with new directories.
+func stateConfig(t *testing.T) settings.Config {
+	t.Helper()
+	dir := t.TempDir()
+	c := settings.Default()
+	c.Root, c.Run, c.Listen = filepath.Join(dir, "root"), filepath.Join(dir, "run"), filepath.Join(dir, "run/podd.sock")
+	return c
+}
+
 // TestStopDuringStart: a daemon that is stopped before it serves returns no error.
 func TestStopDuringStart(t *testing.T) {
 	requireRoot(t)
@@ -280,9 +293,9 @@ func TestStopDuringStart(t *testing.T) {
 	if _, err := os.Lstat(c.Listen); !os.IsNotExist(err) {
 		t.Errorf("Lstat(socket) = %v, want not exist", err)
 	}
-	if st, err := openState(c.Root, c.Run, "", log); err != nil {
-		t.Errorf("openState() = %v, want nil: the lock must be released", err)
-	} else if err := st.close(); err != nil {
+	if st, err := state.Open(c.Root, c.Run, "", log); err != nil {
+		t.Errorf("state.Open() = %v, want nil: the lock must be released", err)
+	} else if err := st.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/settings"
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/cmd/podd/ui"
 )
 
@@ -51,7 +52,7 @@ but root can connect: ssh -L 8000:PATH root@NODE.`,
 // the help, because a browser cannot open a socket.
 func listenUI(address string) (l net.Listener, base string, err error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		l, err := listenUnix(path, rootSocketMode, logrus.StandardLogger())
+		l, err := state.Listen(path, state.RootSocketMode, logrus.StandardLogger())
 		return l, "http://127.0.0.1:8000", err
 	}
 	if err := ui.CheckAddress(address); err != nil {

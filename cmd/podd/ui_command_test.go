@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/podd-project/podd/cmd/podd/state"
 )
 
 // TestUI: the command prints an address whose token opens the page of the running daemon, and ends when it is
@@ -41,7 +43,7 @@ func TestUI(t *testing.T) {
 			if got := readStatus(t, &client, base, token); !strings.Contains(got, `"version":"v1.2.3-test"`) {
 				t.Errorf("the page's status is %.200s, want that of the daemon", got)
 			}
-			if info, err := os.Lstat(path); path != "" && (err != nil || info.Mode() != os.ModeSocket|rootSocketMode) {
+			if info, err := os.Lstat(path); path != "" && (err != nil || info.Mode() != os.ModeSocket|state.RootSocketMode) {
 				t.Errorf("%s = %v, %v, want a socket for root only", path, info, err)
 			}
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {

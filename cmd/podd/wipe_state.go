@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/cmd/podd/settings"
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
@@ -33,12 +34,12 @@ func removeState(ctx context.Context, l *settings.Loaded) error {
 		if rel, err := filepath.Rel(dir, l.Image.PreloadDir); err == nil && hasFiles(l.Image.PreloadDir) {
 			keep, _, _ = strings.Cut(rel, "/")
 		}
-		if err := removeStateDir(dir, keep); err != nil {
+		if err := state.RemoveDir(dir, keep); err != nil {
 			return fmt.Errorf("remove %s: %w", dir, err)
 		}
 	}
-	if err := removePluginSocket(l.NRI.Socket); err != nil {
-		return err
+	if err := state.RemoveSocket(l.NRI.Socket); err != nil {
+		return fmt.Errorf("NRI plugins: %w", err)
 	}
 	_ = os.Remove(l.Network.NetnsDir) // fails if other programs have namespaces there
 	if l.Run != settings.Default().Run {

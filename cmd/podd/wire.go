@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/podd/settings"
+	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/cgroups"
@@ -105,7 +106,7 @@ func (d *daemon) server(n *node) (*server.Server, error) {
 			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: n.streams, Log: d.log,
 			Observe: d.observers.call(), RuntimeSpec: read,
 			PodSpec: podSpecReader(read, record.Layout{Run: d.cfg.Run}),
-			Space:   func() error { return checkSpace(d.cfg.Run) },
+			Space:   func() error { return state.CheckSpace(d.cfg.Run) },
 			Info: map[string]func() any{
 				"config":    func() any { return d.current.Load().values },
 				"cniconfig": func() any { return n.pods.Info() },

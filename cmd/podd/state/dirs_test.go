@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"io/fs"
@@ -121,6 +121,6 @@ func link(to string) func(*testing.T, string) {
 func requireRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: creates a directory of another user, or runs the daemon")
+		t.Skip("needs root: creates a directory of another user")
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 )
 
-// removeStateDir removes one directory, but not the entry keep. The lock keeps a daemon from starting in it; below a
-// mount there are files of others.
-func removeStateDir(dir, keep string) error {
+// RemoveDir removes one of the directories, but not its entry keep. It holds the lock, so that no daemon starts in it,
+// and refuses to remove anything if something is mounted below it: those files belong to others.
+func RemoveDir(dir, keep string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -52,15 +52,15 @@ func removeStateDir(dir, keep string) error {
 	return errors.Join(errs...)
 }
 
-// removePluginSocket removes the socket that a killed daemon left, and its directory if nothing else is in it. A socket
-// that another process listens on stays.
-func removePluginSocket(path string) error {
+// RemoveSocket removes the socket that a killed daemon left, and its directory if nothing else is in it. A socket that
+// another process listens on stays. An empty path is none.
+func RemoveSocket(path string) error {
 	if path == "" || checkStale(path) != nil {
 		return nil
 	}
 	for _, name := range []string{path, path + freshSocket} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the socket of NRI plugins: %w", err)
+			return fmt.Errorf("remove the socket %s: %w", path, err)
 		}
 	}
 	_ = os.Remove(filepath.Dir(path)) // fails if other files are there

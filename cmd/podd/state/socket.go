@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// socketMode lets root connect, and the group, which an administrator may change. rootSocketMode lets root only.
+// SocketMode lets root connect, and the group, which an administrator may change. RootSocketMode lets root only.
 const (
-	socketMode     = 0o660
-	rootSocketMode = 0o600
+	SocketMode     = 0o660
+	RootSocketMode = 0o600
 )
 
-// socket is a listening unix socket.
-type socket struct {
+// Socket is a listening unix socket.
+type Socket struct {
 	net.Listener
 	path string
 	made os.FileInfo
@@ -28,10 +28,10 @@ type socket struct {
 // freshSocket is the suffix of a socket that is not published yet.
 const freshSocket = ".new"
 
-// listenUnix listens on path. The socket is created under a temporary name and renamed with its mode set, so that it
-// is never open to others and path always exists for clients of a restarted daemon. A stale socket at path is
+// Listen listens on path. The socket is created under a temporary name and renamed with its mode set, so that it
+// is never open to others, and path always exists for clients of a restarted daemon. A stale socket at path is
 // replaced. The caller must hold the state lock, so that the socket is not that of another daemon that starts.
-func listenUnix(path string, mode fs.FileMode, log logrus.FieldLogger) (*socket, error) {
+func Listen(path string, mode fs.FileMode, log logrus.FieldLogger) (*Socket, error) {
 	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
 		if _, err := secureDir(filepath.Dir(path), runMode, log); err != nil {
 			return nil, err
@@ -52,14 +52,14 @@ func listenUnix(path string, mode fs.FileMode, log logrus.FieldLogger) (*socket,
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false) // it would remove the temporary name
-	s := &socket{Listener: l, path: path}
+	s := &Socket{Listener: l, path: path}
 	if err := s.publish(fresh, mode); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return s, nil
 }
 
-func (s *socket) publish(fresh string, mode fs.FileMode) error {
+func (s *Socket) publish(fresh string, mode fs.FileMode) error {
 	if err := os.Chmod(fresh, mode); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func checkStale(path string) error {
 }
 
 // Close stops listening and removes the socket, unless another process replaced it.
-func (s *socket) Close() error {
+func (s *Socket) Close() error {
 	err := s.Listener.Close()
 	if now, statErr := os.Lstat(s.path); statErr == nil && os.SameFile(now, s.made) {
 		err = errors.Join(err, os.Remove(s.path))

@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"errors"
@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestWipeRemovesPluginSocket: the socket of NRI plugins that a killed podd has left goes, with its directory. What
-// another runtime uses stays.
-func TestWipeRemovesPluginSocket(t *testing.T) {
+// TestRemoveSocket: the socket that a killed podd left goes, with its directory. That of another process stays.
+func TestRemoveSocket(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		listens  bool
@@ -44,8 +43,8 @@ func TestWipeRemovesPluginSocket(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := removePluginSocket(path); err != nil {
-				t.Errorf("removePluginSocket() = %v", err)
+			if err := RemoveSocket(path); err != nil {
+				t.Errorf("RemoveSocket() = %v", err)
 			}
 			entries, err := os.ReadDir(dir)
 			if gone := errors.Is(err, fs.ErrNotExist); gone != tt.wantGone {

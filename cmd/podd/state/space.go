@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ const (
 	minRunFiles = 256
 )
 
-// checkSpace returns why there is no space for another pod in the run directory, nil if there is. The kubelet watches
+// CheckSpace returns an error if the run directory dir has no space for another pod. The kubelet watches
 // the filesystems of images and volumes, but not this one.
-func checkSpace(dir string) error {
+func CheckSpace(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return fmt.Errorf("measure the space in the run directory %s: %w", dir, err)

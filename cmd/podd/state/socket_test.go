@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"io/fs"
@@ -11,10 +11,10 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 )
 
-func listen(t *testing.T, path string) (*socket, error) {
+func listen(t *testing.T, path string) (*Socket, error) {
 	t.Helper()
 	log, _ := test.NewNullLogger()
-	return listenUnix(path, socketMode, log)
+	return Listen(path, SocketMode, log)
 }
 
 func TestSocketModeAndRemoval(t *testing.T) {
@@ -23,8 +23,8 @@ func TestSocketModeAndRemoval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|socketMode {
-		t.Errorf("mode = %v, want a socket with %o (%v)", info.Mode(), socketMode, err)
+	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|SocketMode {
+		t.Errorf("mode = %v, want a socket with %o (%v)", info.Mode(), SocketMode, err)
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode of the directory = %v, want 0700 (%v)", info.Mode(), err)
@@ -40,7 +40,7 @@ func TestSocketModeAndRemoval(t *testing.T) {
 }
 
 // connect checks that a client of path is accepted by s.
-func connect(t *testing.T, s *socket, path string) {
+func connect(t *testing.T, s *Socket, path string) {
 	t.Helper()
 	client, err := net.Dial("unix", path)
 	if err != nil {
@@ -91,7 +91,7 @@ func TestSocketRefusals(t *testing.T) {
 		dir:                        "is not a socket",
 	} {
 		if _, err := listen(t, path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("listenUnix(%s) = %v, want an error with %q", path, err, want)
+			t.Errorf("Listen(%s) = %v, want an error with %q", path, err, want)
 		}
 	}
 	if _, err := os.Stat(plain); err != nil {
