@@ -17,6 +17,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/bundle"
+	"github.com/podd-project/podd/cmd/podd/daemon"
 	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/cmd/podd/settings"
 )
@@ -159,7 +160,7 @@ func (c collector) node(ctx context.Context) ([]byte, error) {
 	if c.broken != nil {
 		return nil, c.broken
 	}
-	report, err := inspect(ctx, c.loaded)
+	report, err := daemon.Inspect(ctx, c.loaded)
 	if err != nil {
 		return nil, err
 	}

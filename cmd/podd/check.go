@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/daemon"
 	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/sandbox"
 )
@@ -79,19 +80,20 @@ func check(cmd *cobra.Command, l *settings.Loaded, opt checkOptions) (findings, 
 		f.Found = answer.Items
 		return f, err
 	}
-	err := offline(cmd.Context(), version, l, cmd.ErrOrStderr(), func(ctx context.Context, n *node) (err error) {
+	inThisProcess := func(ctx context.Context, n *daemon.Node) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, admin.CheckTimeout)
 		defer cancel()
-		if f.Found, err = n.engine.Check(ctx); err == nil && opt.repair {
-			f.Repaired, f.Found, err = n.repair(ctx, f.Found)
+		if f.Found, err = n.Engine.Check(ctx); err == nil && opt.repair {
+			f.Repaired, f.Found, err = n.Repair(ctx, f.Found)
 		}
 		if err != nil || !opt.images {
 			return err
 		}
-		damaged, err := n.verifyImages(ctx, opt.repair)
+		damaged, err := n.VerifyImages(ctx, opt.repair)
 		f.Found = append(f.Found, damaged...)
 		return err
-	})
+	}
+	err := daemon.Offline(cmd.Context(), version, l, cmd.ErrOrStderr(), inThisProcess)
 	return f, err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/daemon"
 	"github.com/podd-project/podd/cmd/podd/preflight"
 	"github.com/podd-project/podd/cmd/podd/settings"
 )
@@ -15,7 +16,7 @@ func checkSpeed(cmd *cobra.Command, l *settings.Loaded, output outputFormat) err
 	if os.Geteuid() != 0 {
 		return errors.New("--speed must run as root: it reads what podd reads")
 	}
-	facts, err := speedFacts(cmd.Context(), l)
+	facts, err := daemon.SpeedFacts(cmd.Context(), l)
 	if err != nil {
 		return err
 	}

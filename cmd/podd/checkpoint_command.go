@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/settings"
-	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
@@ -61,7 +60,7 @@ sockets that lead out of the container. The pod is not frozen, so that a checkpo
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
 			defer cancel()
 			s, err := fetchStatus(ctx, daemon, args[0])
 			if err != nil {
@@ -78,28 +77,6 @@ sockets that lead out of the container. The pod is not frozen, so that a checkpo
 			return nil
 		},
 	}
-}
-
-// openCheckpoint opens a checkpoint of this node, or one with a trusted signature.
-func openCheckpoint(opts *settings.Flags, dir string) (*snapshot.Snapshot, error) {
-	trust, _, err := checkpointTrust(opts)
-	if err != nil {
-		return nil, err
-	}
-	trust.Foreign = false
-	return snapshot.Open(dir, trust)
-}
-
-// checkpointTrust returns the configuration, and whose checkpoints it restores.
-func checkpointTrust(opts *settings.Flags) (snapshot.Trust, *settings.Loaded, error) {
-	l, err := opts.Load()
-	if err != nil {
-		return snapshot.Trust{}, nil, err
-	}
-	return snapshot.Trust{
-		Key:        &snapshot.Key{Path: record.Layout{Root: l.Root}.SnapshotKey()},
-		PublicKeys: l.Runtime.CheckpointKeys, Foreign: l.Runtime.RestoreForeign,
-	}, l, nil
 }
 
 // printCheckpoint prints no config: environments have secrets. Values are quoted where a checkpoint of somebody else

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/daemon"
 	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
@@ -37,7 +38,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 func newRootCommand() *cobra.Command {
 	var opts settings.Flags
 	run := func(cmd *cobra.Command, _ []string) error {
-		return serve(cmd.Context(), version, opts.Load, cmd.ErrOrStderr())
+		return daemon.Serve(cmd.Context(), version, opts.Load, cmd.ErrOrStderr())
 	}
 	root := &cobra.Command{
 		Use:           "podd",
@@ -72,12 +73,4 @@ func newRootCommand() *cobra.Command {
 		},
 	)
 	return root
-}
-
-// noArgs returns a settings.Error for any argument.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return settings.Error{Err: fmt.Errorf("unknown command %q (see %s --help)", args[0], cmd.CommandPath())}
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/daemon"
 	"github.com/podd-project/podd/cmd/podd/preflight"
 	"github.com/podd-project/podd/cmd/podd/settings"
 )
@@ -17,7 +18,7 @@ func checkNode(cmd *cobra.Command, l *settings.Loaded, output outputFormat) erro
 	if os.Geteuid() != 0 {
 		return errors.New("--node must run as root: it reads what podd reads")
 	}
-	report, err := inspect(cmd.Context(), l)
+	report, err := daemon.Inspect(cmd.Context(), l)
 	if err != nil {
 		return err
 	}

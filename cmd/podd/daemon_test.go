@@ -241,3 +241,14 @@ func requireRoot(t *testing.T) {
 		t.Skip("needs root: runs the daemon")
 	}
 }
+
+// notifySocket returns the socket of a service manager.
+func notifySocket(t *testing.T, name string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}

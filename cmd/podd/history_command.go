@@ -58,7 +58,7 @@ func fetchHistory(ctx context.Context, l *settings.Loaded, q history.Query) (h a
 	if !daemon.Running() {
 		return admin.NewHistory(history.Read(history.Dir(l.Root), q)), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err = daemon.Get(ctx, admin.HistoryPath(q), &h)
 	return h, err

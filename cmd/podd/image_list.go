@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,4 +44,8 @@ func printImages(w io.Writer, images []admin.DiskImage) error {
 		}
 	}
 	return out.Flush()
+}
+
+func printImageNames(w io.Writer, id string, names []string) {
+	fmt.Fprintf(w, "%.13s  %s\n", id, oneLine(strings.Join(names, " ")))
 }

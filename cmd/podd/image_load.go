@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,8 +113,4 @@ func showPulls(ctx context.Context, daemon *admin.Client, bar *progressLine) {
 		sum.BytesDone, sum.BytesTotal = sum.BytesDone+p.BytesDone, sum.BytesTotal+p.BytesTotal
 	}
 	bar.show(sum)
-}
-
-func printImageNames(w io.Writer, id string, names []string) {
-	fmt.Fprintf(w, "%.13s  %s\n", id, oneLine(strings.Join(names, " ")))
 }

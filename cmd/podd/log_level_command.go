@@ -22,7 +22,7 @@ daemon is started again.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
 			defer cancel()
 			var level admin.LogLevel
 			if len(args) == 0 {

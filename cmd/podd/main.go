@@ -1,8 +1,7 @@
 // Command podd is the pod daemon: a CRI runtime server.
 //
-// This package wires the others together and owns the parts of the process: the command line, the configuration file,
-// the lock of the state directories, the socket, signals and the service manager. It knows nothing of pods. No package
-// imports it.
+// This package is the command line: a file for each command, which calls the daemon or its admin API, or works without
+// it, and prints. No package imports it.
 package main
 
 import (
@@ -10,9 +9,6 @@ import (
 
 	"github.com/podd-project/podd/image"
 )
-
-// version and commit are set by the linker (-X main.version=... -X main.commit=...).
-var version, commit = "dev", ""
 
 func main() {
 	// The image store runs this binary to pull images and unpack layers. Such a process must not parse flags.

@@ -2,42 +2,15 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 
-	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
-
-// outputFormat is the format of a command's output, and the value of the flag for it.
-type outputFormat string
-
-const (
-	outputText outputFormat = "text"
-	outputJSON outputFormat = "json"
-)
-
-// outputFlag adds -o to a command.
-func outputFlag(cmd *cobra.Command, format *outputFormat) {
-	*format = outputText
-	cmd.Flags().VarP(format, "output", "o", "output `format`: text or json")
-}
-
-// Set implements pflag.Value.
-func (f *outputFormat) Set(text string) error {
-	format := outputFormat(text)
-	if format != outputText && format != outputJSON {
-		return errors.New("want text or json")
-	}
-	*f = format
-	return nil
-}
-
-// String and Type implement pflag.Value.
-func (f *outputFormat) String() string { return string(*f) }
-func (*outputFormat) Type() string     { return "format" }
 
 func printJSON(w io.Writer, v any) error {
 	out := json.NewEncoder(w)
@@ -64,4 +37,39 @@ func (p printable) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// oneLine replaces what could move a terminal's cursor: names come from the archive.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, s)
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// humanSize returns a number of bytes with three digits or so and a binary unit: 1.5 MiB.
+func humanSize(n uint64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, units := float64(n)/(1<<10), "KMGTPE"
+	for size >= 1000 && len(units) > 1 {
+		size, units = size/(1<<10), units[1:]
+	}
+	if size < 10 {
+		return fmt.Sprintf("%.1f %ciB", size, units[0])
+	}
+	return fmt.Sprintf("%.0f %ciB", size, units[0])
 }

@@ -3,11 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"strings"
-	"unicode"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image"
 )
@@ -33,24 +28,4 @@ func (l *progressLine) end(how string) {
 		fmt.Fprint(l.out, clearLine)
 	}
 	fmt.Fprintf(l.out, "%s  %s\n", oneLine(l.title), oneLine(how))
-}
-
-// oneLine replaces what could move a terminal's cursor: names come from the archive.
-func oneLine(s string) string {
-	return strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) {
-			return '?'
-		}
-		return c
-	}, s)
-}
-
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-	return err == nil
 }

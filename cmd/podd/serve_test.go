@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,14 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/sirupsen/logrus/hooks/test"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/cmd/podd/settings"
-	"github.com/podd-project/podd/cmd/podd/state"
 )
 
 // TestServeAndStop is the life of a daemon under a service manager.
@@ -96,12 +92,8 @@ func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	if _, err := watch.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	if code := d.stop(t); code != 0 {
 		t.Errorf("exit status = %d, want 0", code)
-	}
-	if took := time.Since(start); took >= drainTimeout {
-		t.Errorf("the stop took %v, want less than %v", took, drainTimeout)
 	}
 	for err == nil { // the last message is NOT_SERVING
 		_, err = watch.Recv()
@@ -170,7 +162,9 @@ func TestSignalsThatDoNotStop(t *testing.T) {
 	d.log.expect(t, "reloaded the configuration")
 	d.signal(t, syscall.SIGUSR1)
 	d.log.expect(t, "wrote goroutine dump")
-	checkDump(t, s.path("run"))
+	if dumps, err := filepath.Glob(s.path("run/goroutines-*.txt")); err != nil || len(dumps) != 1 {
+		t.Errorf("dumps = %v, %v, want one", dumps, err)
+	}
 	if _, err := cri.NewRuntimeServiceClient(d.dial(t)).Version(t.Context(), &cri.VersionRequest{}); err != nil {
 		t.Error(err)
 	}
@@ -247,13 +241,6 @@ func TestServiceUnit(t *testing.T) {
 			t.Errorf("the unit has no %s", want)
 		}
 	}
-	var stop int
-	if m := regexp.MustCompile(`\nTimeoutStopSec=(\d+)s`).FindStringSubmatch(unit); m != nil {
-		fmt.Sscan(m[1], &stop)
-	}
-	if limit := (drainTimeout + closeTimeout).Seconds(); float64(stop) <= limit {
-		t.Errorf("TimeoutStopSec = %d, want more than the %v s that podd may take", stop, limit)
-	}
 }
 
 func TestCrictlConfigNamesTheDefaultSocket(t *testing.T) {
@@ -263,39 +250,5 @@ func TestCrictlConfigNamesTheDefaultSocket(t *testing.T) {
 	}
 	if want := "runtime-endpoint: unix://" + settings.Default().Listen; !strings.Contains(string(data), want) {
 		t.Errorf("crictl.yaml has no %s", want)
-	}
-}
-
-// stateConfig returns a configuration with new directories.
-func stateConfig(t *testing.T) settings.Config {
-	t.Helper()
-	dir := t.TempDir()
-	c := settings.Default()
-	c.Root, c.Run, c.Listen = filepath.Join(dir, "root"), filepath.Join(dir, "run"), filepath.Join(dir, "run/podd.sock")
-	return c
-}
-
-// TestStopDuringStart: a daemon that is stopped before it serves returns no error.
-func TestStopDuringStart(t *testing.T) {
-	requireRoot(t)
-	log, hook := test.NewNullLogger()
-	c := stateConfig(t)
-	c.Place(c.Root, c.Run)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errStopped)
-	d := &daemon{cfg: c, log: log}
-	if err := d.run(ctx); err != nil {
-		t.Errorf("run() = %v, want nil", err)
-	}
-	if e := hook.LastEntry(); e == nil || e.Message != "stopped during the start" {
-		t.Errorf("last log entry = %+v, want stopped during the start", e)
-	}
-	if _, err := os.Lstat(c.Listen); !os.IsNotExist(err) {
-		t.Errorf("Lstat(socket) = %v, want not exist", err)
-	}
-	if st, err := state.Open(c.Root, c.Run, "", log); err != nil {
-		t.Errorf("state.Open() = %v, want nil: the lock must be released", err)
-	} else if err := st.Close(); err != nil {
-		t.Error(err)
 	}
 }

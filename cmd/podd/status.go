@@ -8,18 +8,13 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/settings"
-	"github.com/podd-project/podd/sandbox/operation"
 )
-
-// statusTimeout bounds the calls of the daemon, which answers them from memory.
-const statusTimeout = 10 * time.Second
 
 func newStatusCommand(opts *settings.Flags) *cobra.Command {
 	var pod string
@@ -31,7 +26,7 @@ func newStatusCommand(opts *settings.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
 			defer cancel()
 			s, err := fetchStatus(ctx, daemon, pod)
 			if err != nil {
@@ -206,27 +201,4 @@ func (s nodeStatus) printBudgets(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  %s\t%d\t%d\t%d %s\t%s\t%d\n", b.Name, b.InUse, b.Peak, b.Limit, b.Unit, owner, b.Refused)
 	}
-}
-
-// waterfallWidth is the number of columns of a bar.
-const waterfallWidth = 40
-
-// printWaterfall prints the duration of each stage, and a bar with its place in the operation.
-func printWaterfall(w io.Writer, operations []operation.Operation) {
-	for _, o := range operations {
-		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\n", o.Verb, time.Duration(o.Took), o.Began.UTC().Format(time.RFC3339), o.Error)
-		for _, s := range o.Stages {
-			fmt.Fprintf(w, "      %s\t%s\t|%s|\t\n", s.Name, time.Duration(s.Took), bar(s, o.Took))
-		}
-	}
-}
-
-// bar represents the operation, with # where the stage was.
-func bar(s operation.Stage, whole operation.Duration) string {
-	if whole <= 0 {
-		return strings.Repeat(" ", waterfallWidth)
-	}
-	from := min(int(s.After*waterfallWidth/whole), waterfallWidth-1)
-	to := min(max(int((s.After+s.Took)*waterfallWidth/whole), from+1), waterfallWidth)
-	return strings.Repeat(" ", from) + strings.Repeat("#", to-from) + strings.Repeat(" ", waterfallWidth-to)
 }

@@ -96,7 +96,7 @@ func (f topFlags) run(ctx context.Context, daemon *admin.Client, out io.Writer) 
 }
 
 func fetchUsage(ctx context.Context, daemon *admin.Client) (pods []admin.PodUsage, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var answer admin.List[admin.PodUsage]
 	err = daemon.Get(ctx, fmt.Sprintf("/usage?limit=%d", admin.MaxLimit), &answer)
@@ -139,7 +139,7 @@ func printTop(w io.Writer, lines []topLine) error {
 	out := newTable(w)
 	fmt.Fprintln(out, "CPU\tMEMORY\tREAD/S\tWRITE/S\tPOD")
 	for _, l := range lines {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", cores(l.CPU), size(l.Memory), size(l.Read), size(l.Write), oneLine(l.name))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", cores(l.CPU), sizeOf(l.Memory), sizeOf(l.Read), sizeOf(l.Write), oneLine(l.name))
 	}
 	return out.Flush()
 }
@@ -152,8 +152,8 @@ func cores(n *uint64) string {
 	return fmt.Sprintf("%.3f", float64(*n)/1e9)
 }
 
-// size returns a number of bytes, "-" if it is not known.
-func size(n *uint64) string {
+// sizeOf returns a number of bytes, "-" if it is not known.
+func sizeOf(n *uint64) string {
 	if n == nil {
 		return "-"
 	}

@@ -8,6 +8,9 @@ import (
 	"runtime/debug"
 )
 
+// version and commit are set by the linker (-X main.version=... -X main.commit=...).
+var version, commit = "dev", ""
+
 // criModule is the module whose version is the version of the CRI API that podd was built with.
 const criModule = "k8s.io/cri-api"
 

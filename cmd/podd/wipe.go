@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/daemon"
 	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/oci/spec/host"
@@ -34,8 +35,8 @@ make.`,
 			if listening(l.Listen) {
 				return fmt.Errorf("a daemon listens on %s: stop it first", l.Listen)
 			}
-			err = offline(cmd.Context(), version, l, cmd.ErrOrStderr(), func(ctx context.Context, n *node) error {
-				w := wiping{node: n, root: l.Root, run: l.Run, images: images, out: cmd.OutOrStdout()}
+			err = daemon.Offline(cmd.Context(), version, l, cmd.ErrOrStderr(), func(ctx context.Context, n *daemon.Node) error {
+				w := wiping{Node: n, root: l.Root, run: l.Run, images: images, out: cmd.OutOrStdout()}
 				if !yes {
 					return w.announce(ctx)
 				}
@@ -57,7 +58,7 @@ make.`,
 
 // wiping is one run of `podd wipe`.
 type wiping struct {
-	*node
+	*daemon.Node
 	root   string
 	run    string
 	images bool
@@ -71,7 +72,7 @@ func (w wiping) damaged() []string {
 
 // announce prints what do would remove.
 func (w wiping) announce(ctx context.Context) error {
-	things, err := w.engine.Inventory(ctx)
+	things, err := w.Engine.Inventory(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (w wiping) announce(ctx context.Context) error {
 		}
 	}
 	if w.images {
-		list, err := w.node.images.List(ctx)
+		list, err := w.Node.Images.List(ctx)
 		if err != nil {
 			return err
 		}
@@ -98,15 +99,15 @@ func (w wiping) announce(ctx context.Context) error {
 
 // do removes everything: pods and containers by the engine's teardown, then what has no record.
 func (w wiping) do(ctx context.Context) error {
-	if err := w.engine.Recover(ctx); err != nil {
+	if err := w.Engine.Recover(ctx); err != nil {
 		return err
 	}
-	errs := []error{w.engine.WaitRecovered(ctx), w.engine.RemoveAll(ctx), w.engine.GC(ctx)}
-	found, err := w.engine.Check(ctx)
+	errs := []error{w.Engine.WaitRecovered(ctx), w.Engine.RemoveAll(ctx), w.Engine.GC(ctx)}
+	found, err := w.Engine.Check(ctx)
 	errs = append(errs, err)
 	for _, f := range found {
 		if f.Address() {
-			errs = append(errs, w.engine.FreeAddress(ctx, f.ID))
+			errs = append(errs, w.Engine.FreeAddress(ctx, f.ID))
 		}
 	}
 	for _, dir := range w.damaged() {
@@ -142,13 +143,13 @@ func (w wiping) freeRuntimes() error {
 }
 
 func (w wiping) removeImages(ctx context.Context) error {
-	list, err := w.node.images.List(ctx)
+	list, err := w.Node.Images.List(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, img := range list {
-		errs = append(errs, w.node.images.Remove(ctx, img.ID))
+		errs = append(errs, w.Node.Images.Remove(ctx, img.ID))
 	}
 	return errors.Join(errs...)
 }

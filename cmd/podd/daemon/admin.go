@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/history"
+	"github.com/podd-project/podd/cmd/podd/state"
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
+	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/streaming"
+)
+
+// serveAdmin serves the admin API until ctx ends. The daemon runs even if the socket cannot be opened.
+func (d *daemon) serveAdmin(ctx context.Context, n *Node) {
+	log := d.log.WithField("socket", admin.SocketPath(d.cfg.Run))
+	l, err := state.Listen(admin.SocketPath(d.cfg.Run), state.RootSocketMode, d.log)
+	if err != nil {
+		log.WithError(err).Error("failed to serve the admin API")
+		return
+	}
+	api := adminNode{Engine: n.Engine, d: d, n: n, ctx: ctx, started: time.Now()}
+	d.background.Go(func() {
+		if err := admin.Serve(ctx, l, api, d.log); err != nil {
+			log.WithError(err).Error("failed to serve the admin API, giving up")
+		}
+	})
+}
+
+// adminNode implements admin.Node, Check, GC and Operations with the engine.
+type adminNode struct {
+	*sandbox.Engine
+	d *daemon
+	n *Node
+	// ctx is the daemon's: a reload goes on if its caller leaves.
+	ctx     context.Context
+	started time.Time
+}
+
+func (a adminNode) Budgets() []budget.Usage           { return a.d.budgets.Usages() }
+func (a adminNode) Pulls() []image.PullProgress       { return a.n.Images.Pulls() }
+func (a adminNode) Sessions() []streaming.SessionInfo { return a.n.streams.Sessions() }
+
+// VerifyImages reads all images. With mark, damaged ones are no longer listed.
+func (a adminNode) VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error) {
+	return a.n.VerifyImages(ctx, mark)
+}
+
+// History returns operations that have ended.
+func (a adminNode) History(q history.Query) ([]operation.Operation, error) {
+	if a.d.observers.history == nil {
+		return nil, errors.New("the history could not be opened when podd was started, see its log")
+	}
+	return a.d.observers.history.List(q)
+}
+
+// Reload replaces the configuration by what the files say now.
+func (a adminNode) Reload() (admin.Reload, error) { return a.d.reload(a.ctx, a.n) }
+
+// configuration describes the configuration in force.
+func (a adminNode) configuration() admin.Configuration {
+	g := a.d.current.Load()
+	c := admin.Configuration{Generation: g.number, Loaded: g.loaded.UTC()}
+	if g.failed != nil {
+		c.Error = g.failed.Error()
+	}
+	return c
+}
+
+// LogLevel returns the level of logrus' standard logger, which the daemon uses.
+func (a adminNode) LogLevel() string { return logrus.GetLevel().String() }
+
+// SetLogLevel returns an error for a level that the configuration would refuse, too.
+func (a adminNode) SetLogLevel(level string) error {
+	parsed, err := logrus.ParseLevel(level)
+	if err != nil || parsed < logrus.ErrorLevel {
+		return fmt.Errorf("%q is none of trace, debug, info, warning, error", level)
+	}
+	logrus.SetLevel(parsed)
+	return nil
+}
+
+// Status returns the status of the node and its pods.
+func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error) {
+	e := a.n.Engine
+	s := admin.Status{
+		Version: a.d.version, Pid: os.Getpid(), Started: a.started.UTC(), Configuration: a.configuration(),
+		Operations: e.Operations(), Troubles: e.Troubles(),
+		Budgets: a.Budgets(), Pulls: a.Pulls(), Sessions: a.Sessions(),
+		NRI: a.n.plugins.Status(),
+	}
+	resp, err := a.n.server.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return s, err
+	}
+	for _, c := range resp.GetStatus().GetConditions() {
+		s.Conditions = append(s.Conditions,
+			admin.Condition{Type: c.GetType(), Ready: c.GetStatus(), Message: c.GetMessage()})
+	}
+	if pod == "" {
+		for _, p := range e.Pods() {
+			s.Pods = append(s.Pods, podStatus(e, p))
+		}
+		return s, nil
+	}
+	p, err := e.Pod(pod)
+	if err != nil {
+		return s, err
+	}
+	s.Pods = []admin.Pod{podDetails(ctx, e, p)}
+	return s, nil
+}
+
+// podStatus describes a pod and its containers.
+func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
+	out := admin.Pod{
+		ID: p.ID, Name: podName(p), State: string(p.Status().State), Created: p.CreatedAt.UTC(),
+		Containers: []admin.Container{},
+	}
+	for _, c := range e.ContainersOf(p) {
+		s := c.Status()
+		out.Containers = append(out.Containers, admin.Container{
+			ID: c.ID, Name: c.Config.GetMetadata().GetName(), State: string(s.State),
+			Reason: s.Reason, Message: s.Message, ExitCode: s.ExitCode, Unmonitored: c.Unmonitored(),
+		})
+	}
+	return out
+}
+
+// podDetails is podStatus with the last operations.
+func podDetails(ctx context.Context, e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
+	out := podStatus(e, p)
+	out.Operations = p.Operations()
+	for _, err := range sandbox.CheckpointObstacles(ctx, e, p) {
+		out.Obstacles = append(out.Obstacles, err.Error())
+	}
+	for i := range out.Containers {
+		if c, err := e.Container(out.Containers[i].ID); err == nil { // it may have been removed meanwhile
+			out.Containers[i].Operations = c.Operations()
+		}
+	}
+	return out
+}
+
+// podName returns namespace/name.
+func podName(p *sandbox.Pod) string {
+	return p.Config.GetMetadata().GetNamespace() + "/" + p.Config.GetMetadata().GetName()
+}

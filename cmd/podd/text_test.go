@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/streaming"
+)
+
+// wantLines fails the test unless the lines of text, with their white space reduced, are the wanted ones.
+func wantLines(t *testing.T, text string, want ...string) {
+	t.Helper()
+	var got []string
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 0 {
+			got = append(got, strings.Join(words, " "))
+		}
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestStatusText: pulls and sessions are printed when there are any.
+func TestStatusText(t *testing.T) {
+	s := nodeStatus{admin.Status{
+		Version: "v1", Configuration: admin.Configuration{Generation: 2, Loaded: time.Unix(0, 0).UTC()},
+		Pulls: []image.PullProgress{{
+			Ref: "r/web:v1", Stage: "downloading", StartedAt: time.Now().Add(-time.Minute), BytesDone: 5, BytesTotal: 9,
+		}},
+		Sessions: []streaming.SessionInfo{
+			{Kind: "exec", Pod: "p", Container: "0123456789abcdef", Started: time.Now().Add(-time.Hour), IdleSeconds: 90},
+			{Kind: "portforward", Pod: "fedcba9876543210", Started: time.Now().Add(-time.Second)},
+		},
+	}}
+	var out strings.Builder
+	if err := s.print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, out.String(), "podd v1",
+		"configuration: generation 2, loaded 1970-01-01T00:00:00Z", "Operations in progress: 0", "Pulls in progress: 1",
+		"r/web:v1 downloading 5 of 9 bytes 1m0s", "Streaming sessions: 2", "exec 0123456789abc age 1h0m0s idle 1m30s",
+		"portforward fedcba9876543 age 1s idle 0s", "Troubles: 0", "Pods: 0")
+}
+
+func TestDiskText(t *testing.T) {
+	d := admin.Disk{Layers: 3 << 20}
+	names := []string{"a:1", "a:2"}
+	d.Images.Items = []admin.DiskImage{{ID: "0123456789abcdef", Names: names, Bytes: 3 << 20, Unique: 512}}
+	d.Containers.Items = []admin.DiskContainer{{ID: "fedcba9876543210", Name: "ns/pod/c", Bytes: 2048, Inodes: 7}}
+	var out strings.Builder
+	if err := printDisk(&out, d); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, out.String(), "IMAGE SIZE UNIQUE CONTAINERS NAMES", "0123456789abc 3.0 MiB 512 B 0 a:1 a:2",
+		"all layers 3.0 MiB", "CONTAINER WRITTEN FILES NAME", "fedcba9876543 2.0 KiB 7 ns/pod/c")
+}
+
+// TestHistoryText: stages are printed on demand, and what cannot be read is named.
+func TestHistoryText(t *testing.T) {
+	h := admin.NewHistory([]operation.Operation{{
+		Verb: operation.RunPod, Pod: "0123456789abcdef", Name: "ns/pod", Began: time.Unix(0, 0), Took: ms(40),
+		Outcome: operation.OutcomeError, Error: "no network",
+		Stages: []operation.Stage{{Name: "network", Took: ms(40)}},
+	}}, errors.New("part 7 is damaged"))
+	line := "1970-01-01T00:00:00Z RunPodSandbox 0123456789abc ns/pod 40ms error no network"
+	damage := "a part of the history cannot be read: part 7 is damaged"
+	for stages, want := range map[bool][]string{
+		false: {line, damage},
+		true:  {line, "network 40ms |" + strings.Repeat("#", waterfallWidth) + "|", damage},
+	} {
+		var out strings.Builder
+		if err := printHistory(&out, h, stages); err != nil {
+			t.Fatal(err)
+		}
+		wantLines(t, out.String(), want...)
+	}
+}
