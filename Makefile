@@ -59,7 +59,7 @@ VULNDB   ?= https://vuln.go.dev
 
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
 PURE     := checkpoint sandbox/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics \
-            cmd/podd/preflight cmd/podd/tomlconfig cmd/podd/tracing cmd/podd/ui \
+            cmd/podd/preflight cmd/podd/settings cmd/podd/tomlconfig cmd/podd/tracing cmd/podd/ui \
             oci/shim/fifo oci/shim/stdio/... \
             oci/spec sandbox sandbox/convert sandbox/lifecycle sandbox/operation sandbox/record sandbox/usage \
             server streaming/... test/arch \
