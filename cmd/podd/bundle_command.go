@@ -27,7 +27,7 @@ const bundleHistory = 1000
 
 func newBundleCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
-		Use: "bundle [FILE]", Short: "Collect what a report about a problem needs, without secrets",
+		Use: "bundle [FILE]", Short: "Collect the data for a report about a problem, without secrets",
 		Args: cobra.MaximumNArgs(1),
 		Long: `Write a new tar.gz, podd-bundle-<host>-<time>.tar.gz by default, with the version, configuration, status,
 the history of operations, the findings of "podd check" and "podd config check --node", goroutines, a heap profile,
@@ -81,7 +81,7 @@ func writeBundle(ctx context.Context, opts *settings.Flags, file, dir string) (e
 	return bundle.Write(ctx, out, dir, &secrets, c.items())
 }
 
-// hideVariables tells s what the configuration has of secrets, and removes the values of variables from it.
+// hideVariables makes s know the secrets of the configuration, and removes the values of variables from it.
 func hideVariables(s *bundle.Scrubber, l *settings.Loaded) {
 	s.KnowAuthFile(l.Image.AuthFile)
 	s.KnowEnv(l.Runtime.Env...)

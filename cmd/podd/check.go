@@ -30,10 +30,10 @@ record), resources that are missing (with a record), and records that cannot be 
 any.
 
 If the daemon runs, it performs the check, and --repair runs its garbage collection. If the daemon is stopped, --repair
-does what a start of the daemon would do, and also frees the addresses of unknown pods.
+recovers as a start of the daemon would, and also frees the addresses of unknown pods.
 
-With --images podd reads the files of all images and compares them with what was pulled. --repair then hides damaged
-images until they are pulled again, which fetches only the damaged layers. Their containers keep running.
+With --images podd reads the files of all images and compares them with the digests of the pull. --repair then hides
+damaged images until they are pulled again, which fetches only the damaged layers. Their containers keep running.
 
 With --speed podd compares nothing: it prints which settings of the node make pods slow, and what to do about each.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

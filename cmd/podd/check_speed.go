@@ -14,7 +14,7 @@ import (
 // checkSpeed prints the settings that make pods slow on this node.
 func checkSpeed(cmd *cobra.Command, l *settings.Loaded, output outputFormat) error {
 	if os.Geteuid() != 0 {
-		return errors.New("--speed must run as root: it reads what podd reads")
+		return errors.New("--speed must run as root: it reads the files that podd reads")
 	}
 	facts, err := daemon.SpeedFacts(cmd.Context(), l)
 	if err != nil {

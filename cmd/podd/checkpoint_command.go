@@ -17,9 +17,9 @@ func newCheckpointCommand(opts *settings.Flags) *cobra.Command {
 	cmd.AddCommand(newCheckpointCheckCommand(opts), newCheckpointSignCommand(opts), newCheckpointPushCommand(opts),
 		newCheckpointPullCommand(opts),
 		&cobra.Command{
-			Use: "inspect DIR", Short: "Print what a checkpoint has, whoever made it", Args: cobra.ExactArgs(1),
-			Long: `Print what the directory of CheckpointPod has: the pod, its containers, the runtime and the size of the
-images. The seal and the images are not verified.`,
+			Use: "inspect DIR", Short: "Print the contents of a checkpoint, whoever made it", Args: cobra.ExactArgs(1),
+			Long: `Print the contents of a directory that CheckpointPod wrote: the pod, its containers, the runtime and the
+size of the images. The seal and the images are not verified.`,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				s, err := snapshot.Inspect(args[0])
 				if err != nil {

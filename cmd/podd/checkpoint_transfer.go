@@ -101,7 +101,7 @@ func newCheckpointPullCommand(opts *settings.Flags) *cobra.Command {
 		Use: "pull HOST/NAME:TAG DIR", Short: "Pull a checkpoint from a registry", Args: cobra.ExactArgs(2),
 		Long: `Pull the checkpoint of a pod, pushed by "podd checkpoint push", into a new or empty directory, for RestorePod.
 Before its images are fetched, its seal must be this node's, or its signature by a key in runtime.checkpoint_keys. Every
-image is compared with the manifest. HOST/NAME@DIGEST pulls what a push has printed.`,
+image is compared with the manifest. HOST/NAME@DIGEST pulls the digest that a push printed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			trust, cfg, err := checkpointTrust(opts)
 			if err != nil {

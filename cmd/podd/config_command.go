@@ -40,10 +40,10 @@ func newConfigCheckCommand(opts *settings.Flags) *cobra.Command {
 		Use: "check", Short: "Validate the configuration and exit", Args: noArgs,
 		Long: `Validate the configuration and exit, with status 78 if it is wrong.
 
-With --node podd also checks whether this machine has what the configuration needs: directories, runtimes, conmon, the
-network and its plugins, the signature policy, registries and credentials, the kernel. It changes nothing, and the
-daemon may run. The exit status is 1 if there are problems. A note is not a problem: other programs, such as a network
-add-on, provide later the thing that is missing, or only some pods need it.`,
+With --node podd also checks whether this machine has everything that the configuration needs: directories, runtimes,
+conmon, the network and its plugins, the signature policy, registries and credentials, the kernel. It changes nothing,
+and the daemon may run. The exit status is 1 if there are problems. A note is not a problem: other programs, such as a
+network add-on, provide later the thing that is missing, or only some pods need it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.Load()
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 // checkNode compares the configuration with the machine. It returns an error if there are problems; a note is not one.
 func checkNode(cmd *cobra.Command, l *settings.Loaded, output outputFormat) error {
 	if os.Geteuid() != 0 {
-		return errors.New("--node must run as root: it reads what podd reads")
+		return errors.New("--node must run as root: it reads the files that podd reads")
 	}
 	report, err := daemon.Inspect(cmd.Context(), l)
 	if err != nil {

@@ -102,7 +102,7 @@ func everySecondOn(bar *progressLine, f func()) (stop func()) {
 	}
 }
 
-// showPulls shows the sum of what the daemon copies now.
+// showPulls shows the sum of the copies in progress.
 func showPulls(ctx context.Context, daemon *admin.Client, bar *progressLine) {
 	var pulls admin.List[image.PullProgress]
 	if err := daemon.Get(ctx, "/pulls", &pulls); err != nil {

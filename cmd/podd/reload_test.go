@@ -56,7 +56,7 @@ func TestReloadCommand(t *testing.T) {
 	}
 	status, err := s.command("status").CombinedOutput()
 	if err != nil || !strings.Contains(string(status), `configuration: generation 3, the last reload was refused: `) ||
-		!strings.Contains(string(status), `"loud" is none of`) {
+		!strings.Contains(string(status), `"loud" is not one of`) {
 		t.Errorf("status = %v\n%s\nwant generation 3, and the error", err, status)
 	}
 	s.config(t, "[log]\nlevel = \"info\"\n")

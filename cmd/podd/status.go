@@ -137,7 +137,7 @@ func (s nodeStatus) printSessions(w io.Writer) {
 	}
 }
 
-// printPlugins prints NRI plugins: what they are doing, and how many of their calls have failed.
+// printPlugins prints NRI plugins with their call in progress and the numbers of their calls.
 func (s nodeStatus) printPlugins(w io.Writer) {
 	if len(s.NRI.Plugins)+len(s.NRI.Down) > 0 {
 		fmt.Fprintf(w, "\nNRI plugins: %d\n", len(s.NRI.Plugins))
@@ -159,7 +159,7 @@ func (s nodeStatus) printPlugins(w io.Writer) {
 	}
 }
 
-// printTroubles prints what podd cannot free or read, by kind.
+// printTroubles prints the resources that podd cannot free and the records that it cannot read, by kind.
 func (s nodeStatus) printTroubles(w io.Writer) {
 	fmt.Fprintf(w, "\nTroubles: %d\n", len(s.Troubles))
 	for _, t := range s.Troubles {
@@ -188,7 +188,7 @@ func (s nodeStatus) printUnmonitored(w io.Writer) {
 	}
 }
 
-// printBudgets prints what is in use and what was refused. All amounts are in the budget's unit.
+// printBudgets prints the use, peak and limit of each budget, in its unit, and how often it refused.
 func (s nodeStatus) printBudgets(w io.Writer) {
 	if len(s.Budgets) == 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/cmd/podd/admin"
 )
 
-// topPod is what a pod uses, with its containers.
+// topPod is the resource usage of a pod and its containers.
 type topPod struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -17,14 +17,14 @@ type topPod struct {
 	Containers []topContainer `json:"containers"`
 }
 
-// topContainer is what a container uses.
+// topContainer is the resource usage of a container.
 type topContainer struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	rates
 }
 
-// rates are what is used at a time. Unknown values are nil.
+// rates are amounts per second, and the memory in use. Unknown values are nil.
 type rates struct {
 	// CPU is in nanoseconds per second, Memory in bytes, Read and Write in bytes per second.
 	CPU    *uint64 `json:"cpu_nanocores,omitempty"`
@@ -87,7 +87,7 @@ func topPods(before, now []admin.PodUsage, order topOrder) []topPod {
 		for _, c := range p.Containers {
 			pod.Containers = append(pod.Containers, topContainer{c.ID, c.Name, ratesOf(c.Resources, last[c.ID])})
 		}
-		if p.IO == nil { // a pod without a cgroup of its own
+		if p.IO == nil { // a pod without its own cgroup
 			pod.Read, pod.Write = sumIO(pod.Containers)
 		}
 		slices.SortStableFunc(pod.Containers, func(a, b topContainer) int {

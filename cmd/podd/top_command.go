@@ -110,14 +110,14 @@ func (f topFlags) print(w io.Writer, pods []topPod) error {
 	return printTop(w, topLines(pods, f.containers))
 }
 
-// clearScreen moves a terminal's cursor to its first line and clears what is below.
+// clearScreen moves a terminal's cursor to its first line and clears everything below.
 const clearScreen = "\x1b[H\x1b[J"
 
 // aroundTop is the number of a terminal's lines that the list cannot use: three above it, one that says how many more
 // there are, and one for the cursor.
 const aroundTop = 5
 
-// redraw replaces what is on the terminal by as many lines as it has room for.
+// redraw clears the terminal and prints as many lines as it has room for.
 func (f topFlags) redraw(w io.Writer, pods []topPod) error {
 	lines := topLines(pods, f.containers)
 	room := len(lines)
@@ -139,7 +139,8 @@ func printTop(w io.Writer, lines []topLine) error {
 	out := newTable(w)
 	fmt.Fprintln(out, "CPU\tMEMORY\tREAD/S\tWRITE/S\tPOD")
 	for _, l := range lines {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", cores(l.CPU), sizeOf(l.Memory), sizeOf(l.Read), sizeOf(l.Write), oneLine(l.name))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", cores(l.CPU), amount(l.Memory), amount(l.Read), amount(l.Write),
+			oneLine(l.name))
 	}
 	return out.Flush()
 }
@@ -152,8 +153,8 @@ func cores(n *uint64) string {
 	return fmt.Sprintf("%.3f", float64(*n)/1e9)
 }
 
-// sizeOf returns a number of bytes, "-" if it is not known.
-func sizeOf(n *uint64) string {
+// amount returns a number of bytes, "-" if it is not known.
+func amount(n *uint64) string {
 	if n == nil {
 		return "-"
 	}

@@ -19,9 +19,9 @@ import (
 func newUICommand(opts *settings.Flags) *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
-		Use: "ui", Short: "Serve a page that shows in a browser what the running daemon is doing", Args: noArgs,
-		Long: `Serve a page that shows in a browser what the running daemon is doing: pods by state and age, the stages of the
-last starts, pulls, what is stuck, disk space. The page changes nothing. It is served until the command is interrupted,
+		Use: "ui", Short: "Serve a page for a browser about the running daemon", Args: noArgs,
+		Long: `Serve a page for a browser about the running daemon: pods by state and age, the stages of the last starts,
+pulls, stuck operations, disk space. The page changes nothing. It is served until the command is interrupted,
 to the one browser that opens the printed address first.
 
 From another machine, forward the port: ssh -L 8000:127.0.0.1:PORT NODE. With --address unix:PATH no user of the node

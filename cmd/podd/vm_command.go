@@ -20,7 +20,7 @@ func newVMCommand() *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use: "image [flags of " + vmImageProgram + "]", Short: "Build a guest image of a kernel of the distribution",
 		Long: `Build the kernel and the initial file system that pods in virtual machines boot. This runs the program
-` + vmImageProgram + `, which is installed beside podd or in PATH, with the same arguments; -h prints its flags.`,
+` + vmImageProgram + `, which is installed next to podd or in PATH, with the same arguments; -h prints its flags.`,
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			self, err := os.Executable()

@@ -97,7 +97,7 @@ func (w wiping) announce(ctx context.Context) error {
 	return errors.New("nothing was removed; --yes removes all of the above")
 }
 
-// do removes everything: pods and containers by the engine's teardown, then what has no record.
+// do removes everything: pods and containers by the engine's teardown, then resources without a record.
 func (w wiping) do(ctx context.Context) error {
 	if err := w.Engine.Recover(ctx); err != nil {
 		return err

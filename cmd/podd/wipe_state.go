@@ -22,12 +22,12 @@ import (
 const (
 	// systemctlTimeout bounds the wait for systemd.
 	systemctlTimeout = 30 * time.Second
-	// maxSystemctlOutput bounds what is kept of an error of systemctl, in bytes.
+	// maxSystemctlOutput is the number of bytes of an error of systemctl that are kept.
 	maxSystemctlOutput = 4 << 10
 )
 
 // removeState removes podd's directories after all pods and images: locks, embedded programs, the image store's own
-// files; and its slice and AppArmor profile. It keeps what is in image.preload_dir.
+// files; and its slice and AppArmor profile. It keeps the files in image.preload_dir.
 func removeState(ctx context.Context, l *settings.Loaded) error {
 	for _, dir := range []string{l.Run, l.Root} {
 		keep := ""
@@ -48,8 +48,8 @@ func removeState(ctx context.Context, l *settings.Loaded) error {
 	return errors.Join(stopSlice(ctx), host.UnloadAppArmor())
 }
 
-// stopSlice has systemd stop the slice of pods without a cgroup parent, which it otherwise keeps, empty, until the next
-// boot. A slice that is not empty is another podd's.
+// stopSlice makes systemd stop the slice of pods without a cgroup parent, which it otherwise keeps, empty, until the
+// next boot. A slice that is not empty is another podd's.
 func stopSlice(ctx context.Context) error {
 	if !settings.UseSystemdCgroup(settings.CgroupAuto) {
 		return nil

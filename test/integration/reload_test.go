@@ -185,7 +185,7 @@ func (k *kubelet) reloadBroken(i, generation int) {
 	broken := []struct{ text, want string }{
 		{"[runtime\n", "60-reload.toml:1"},
 		{"[runtime]\npids_limit = 7\npids_limlt = 8\n", "unknown key"},
-		{"[runtime]\npids_limit = 7\ndefault_handler = \"absent\"\n", "there is no handler"},
+		{"[runtime]\npids_limit = 7\ndefault_handler = \"absent\"\n", "unknown handler"},
 		{"[runtime]\npids_limit = 7\n[streaming]\nport = 1\n", "only a restart can change streaming.port"},
 		{"[runtime]\npids_limit = 7\n[image]\npolicy = \"" + bad + "\"\n", "bad-policy.json"},
 		{"[runtime]\npids_limit = 7\n[runtime.handlers.runc]\nbase_runtime_spec = \"/nonexistent\"\n", "base_runtime_spec"},

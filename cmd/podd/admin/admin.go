@@ -1,7 +1,7 @@
 // Package admin serves podd's admin API: HTTP and JSON on a unix socket that only root can use. README.md describes the
 // resources. Each has a file, with the types of its requests and answers; client.go is the client of podd's commands.
 //
-// It owns the protocol: routes, limits, errors, who may connect. What the answers say comes from a Node. Only the
+// It owns the protocol: routes, limits, errors, who may connect. The content of the answers comes from a Node. Only the
 // daemon's wiring and the commands call it.
 package admin
 

@@ -15,7 +15,7 @@ import (
 	"github.com/containerd/errdefs/pkg/errhttp"
 )
 
-// maxAnswer bounds what the client reads of an answer, in bytes.
+// maxAnswer is the number of bytes that the client reads of an answer.
 const maxAnswer = 256 << 20
 
 // Client calls the daemon behind a socket.
@@ -87,7 +87,7 @@ func (c *Client) decode(answer io.Reader, into any) error {
 	return nil
 }
 
-// Open makes a request and returns the body of the answer. An answer that is no success is an error, of the errdefs
+// Open makes a request and returns the body of the answer. An answer other than success is an error, of the errdefs
 // kind that the daemon's had.
 func (c *Client) Open(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://podd"+version+path, body)

@@ -51,7 +51,7 @@ type PruneRequest struct {
 type Pruned struct {
 	// Images are those that were removed, or would be.
 	Images []DiskImage `json:"images"`
-	// Failed says why others could not be removed: a container may have been created meanwhile.
+	// Failed says why others could not be removed: a container may have been created by then.
 	Failed []string `json:"failed,omitempty"`
 }
 

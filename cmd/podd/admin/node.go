@@ -12,19 +12,19 @@ import (
 	"github.com/podd-project/podd/streaming"
 )
 
-// Node is what the resources show and change. Methods without a context answer from memory.
+// Node is the node that the resources show and change. Methods without a context answer from memory.
 type Node interface {
 	// Status returns the status of the node with all pods, or the only one whose id begins with pod.
 	Status(ctx context.Context, pod string) (Status, error)
 	// Operations returns the operations in progress, oldest first.
 	Operations() []operation.Operation
-	// Budgets returns what users of the node cost podd, and what they may.
+	// Budgets returns the use and the limit of each budget.
 	Budgets() []budget.Usage
 	// Pulls returns the pulls in progress, oldest first.
 	Pulls() []image.PullProgress
 	// Sessions returns the exec, attach and port-forward sessions, oldest first.
 	Sessions() []streaming.SessionInfo
-	// Usage measures the pods that are ready, or returns what was measured in the last second.
+	// Usage measures the pods that are ready, or returns the measurements of the last second.
 	Usage(ctx context.Context) []PodUsage
 	// DiskImages returns the images and the size of all layers.
 	DiskImages() (images []DiskImage, layers uint64)

@@ -23,13 +23,13 @@ type ContainerUsage struct {
 	Resources
 }
 
-// Resources are what a cgroup used. Unknown values are left out.
+// Resources are the use of a cgroup. Unknown values are left out.
 type Resources struct {
 	// CPU is the CPU time used per second, in nanoseconds, on average since the daemon measured it before.
 	CPU *uint64 `json:"cpu_nanocores,omitempty"`
-	// Memory is the working set in bytes: what is charged to the cgroup, without inactive file cache.
+	// Memory is the working set in bytes: memory charged to the cgroup, without inactive file cache.
 	Memory *uint64 `json:"memory_bytes,omitempty"`
-	// IO is left out if the kernel does not count it, and for a pod without a cgroup of its own.
+	// IO is left out if the kernel does not count it, and for a pod without its own cgroup.
 	IO *IO `json:"io,omitempty"`
 }
 

@@ -63,7 +63,7 @@ func (a adminNode) History(q history.Query) ([]operation.Operation, error) {
 	return a.d.observers.history.List(q)
 }
 
-// Reload replaces the configuration by what the files say now.
+// Reload rereads the files of the configuration.
 func (a adminNode) Reload() (admin.Reload, error) { return a.d.reload(a.ctx, a.n) }
 
 // configuration describes the configuration in force.
@@ -83,7 +83,7 @@ func (a adminNode) LogLevel() string { return logrus.GetLevel().String() }
 func (a adminNode) SetLogLevel(level string) error {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil || parsed < logrus.ErrorLevel {
-		return fmt.Errorf("%q is none of trace, debug, info, warning, error", level)
+		return fmt.Errorf("%q is not one of trace, debug, info, warning, error", level)
 	}
 	logrus.SetLevel(parsed)
 	return nil
@@ -144,7 +144,7 @@ func podDetails(ctx context.Context, e *sandbox.Engine, p *sandbox.Pod) admin.Po
 		out.Obstacles = append(out.Obstacles, err.Error())
 	}
 	for i := range out.Containers {
-		if c, err := e.Container(out.Containers[i].ID); err == nil { // it may have been removed meanwhile
+		if c, err := e.Container(out.Containers[i].ID); err == nil { // it may have been removed since
 			out.Containers[i].Operations = c.Operations()
 		}
 	}

@@ -22,7 +22,7 @@ func (a adminNode) Usage(ctx context.Context) []admin.PodUsage {
 		p, err := a.n.Engine.Pod(id)
 		u, ok := used[id]
 		if err != nil || !ok {
-			continue // it was stopped meanwhile
+			continue // it was stopped since
 		}
 		one := admin.PodUsage{ID: id, Name: podName(p), Resources: resources(u.Sample), Containers: []admin.ContainerUsage{}}
 		for _, c := range a.n.Engine.ContainersOf(p) {

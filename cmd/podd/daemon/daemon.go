@@ -1,8 +1,8 @@
 // Package daemon is the process that serves: it makes the image store, the network, the engine and the servers of a
 // configuration, takes over the pods of the daemon before it, serves until a signal, and replaces the configuration. It
-// owns the signals, the service manager, the log and what the admin API, metrics and cAdvisor say of the node. It parses
-// no command line and prints nothing. podd's commands call it, also for a node whose daemon is stopped (Offline) and for
-// a report about the machine (Inspect). It imports no command.
+// owns the signals, the service manager, the log and the answers of the admin API, metrics and cAdvisor. It neither
+// parses a command line nor prints. podd's commands call it, also for a node whose daemon is stopped (Offline) and for
+// a report about the machine (Inspect).
 package daemon
 
 import (

@@ -7,7 +7,7 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
-// generation is one configuration in force, with what was made from it. It is immutable.
+// generation is one configuration in force, with the runtimes made from it. It is immutable.
 type generation struct {
 	// number is 1 for the configuration at the start.
 	number int

@@ -44,7 +44,7 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 	return handlers
 }
 
-// handler returns the handler of that name in cfg, which must not change any more.
+// handler returns the handler of that name in cfg, which must not change from then on.
 func (d *daemon) handler(ctx context.Context, cfg *settings.Config, name string) sandbox.Runtime {
 	h := cfg.Runtime.Handlers[name]
 	if h.Type == settings.TypeShim {

@@ -82,8 +82,8 @@ func withHandlers(ctx context.Context, l *settings.Loaded, use func(map[string]s
 	return nil
 }
 
-// inspectHandlers adds what the handlers found. A handler that is only there by default may be missing, unless pods get
-// it without asking.
+// inspectHandlers adds the findings of the handlers. A handler that is only there by default may be missing, unless
+// pods get it without asking.
 func inspectHandlers(r *preflight.Report, l *settings.Loaded, handlers map[string]sandbox.Runtime) {
 	g := handler.Generation{Settings: &l.Runtime.Settings, Runtimes: handlers}
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
@@ -102,7 +102,7 @@ func inspectHandlers(r *preflight.Report, l *settings.Loaded, handlers map[strin
 	}
 }
 
-// reportCheckpoints adds what a handler that is ready cannot checkpoint.
+// reportCheckpoints adds the checkpoints that a handler, which is ready, cannot make.
 func reportCheckpoints(r *preflight.Report, what string, c oci.Checkpoints) {
 	for _, no := range []struct{ call, why string }{
 		{"CheckpointPod", c.NoPods}, {"CheckpointContainer", c.NoContainers},

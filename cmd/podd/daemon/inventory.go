@@ -19,7 +19,7 @@ import (
 const (
 	// versionTimeout bounds the run of a program that prints its version.
 	versionTimeout = 5 * time.Second
-	// maxVersion bounds what is kept of its output, in bytes.
+	// maxVersion is the number of bytes of its output that are kept.
 	maxVersion = 1 << 10
 )
 
@@ -30,7 +30,7 @@ type prober interface {
 }
 
 // reportHandler logs the versions and features of a handler, or why it is not ready. It logs nothing if ctx ends first:
-// podd, or a command beside a stopped podd, has ended before the probe.
+// podd, or a command that uses its handlers, ended before the probe.
 func (d *daemon) reportHandler(ctx context.Context, cfg *settings.RuntimeConfig, name, path string, r prober) {
 	probing, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()

@@ -47,7 +47,7 @@ func (n *Node) VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, 
 	return found, err
 }
 
-// Repair does what the start of the daemon does, frees the addresses of unknown pods and checks again. It returns which
+// Repair recovers as a start of the daemon does, frees the addresses of unknown pods and checks again. It returns which
 // of the findings before are gone, and all that are there now.
 func (n *Node) Repair(ctx context.Context, before []sandbox.Finding) (repaired, after []sandbox.Finding, err error) {
 	if err := n.Engine.Recover(ctx); err != nil {

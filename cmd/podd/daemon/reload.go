@@ -36,7 +36,7 @@ func (d *daemon) reloadOnRequest(ctx context.Context, n *Node) {
 	}
 }
 
-// reload replaces the configuration by what the files say now, as a whole, or keeps the present one and returns why.
+// reload rereads the files and replaces the whole configuration, or keeps the present one and returns why.
 func (d *daemon) reload(ctx context.Context, n *Node) (admin.Reload, error) {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
@@ -62,14 +62,14 @@ func (d *daemon) reload(ctx context.Context, n *Node) (admin.Reload, error) {
 	return admin.Reload{Generation: next.number, Changed: append([]string{}, changed...)}, nil
 }
 
-// awaitReload returns when no reload is in progress. None starts any more if the context of reloads has ended.
+// awaitReload returns when no reload is in progress. None starts after the context of reloads has ended.
 func (d *daemon) awaitReload() {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 }
 
 // nextGeneration reads and checks the configuration and makes its handlers. Those that did not change are kept, with
-// what they know of their containers.
+// their state of containers.
 func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generation, []string, error) {
 	l, err := d.load()
 	if err != nil {

@@ -57,7 +57,7 @@ func (d *daemon) run(ctx context.Context) error {
 	err := d.startAndServe(ctx)
 	asked := errors.Is(context.Cause(ctx), errStopped)
 	cancel(errStopped)
-	d.awaitReload() // it adds to what is waited for and closed
+	d.awaitReload() // a reload adds to background and closers
 	d.background.Wait()
 	closeErr := d.undoStart()
 	if !asked {

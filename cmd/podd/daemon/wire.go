@@ -34,8 +34,8 @@ import (
 	"github.com/podd-project/podd/streaming"
 )
 
-// build creates all parts of the node. A missing runtime or CNI configuration is reported by Status and is no error
-// here.
+// build creates all parts of the node. Status, not build, reports a missing runtime or CNI
+// configuration.
 func (d *daemon) build(ctx context.Context) (*Node, error) {
 	d.observers = d.newObservers()
 	n, err := d.mechanisms(ctx)

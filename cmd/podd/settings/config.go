@@ -1,5 +1,5 @@
 // Package settings reads podd's configuration: files, drop-ins, flags; their keys and defaults; which values are wrong;
-// which keys a reload can change; and what the keys mean to the drivers of the runtime handlers. It knows neither
+// which keys a reload can change; and the configurations of the drivers of the runtime handlers. It knows neither
 // commands nor the daemon, which both call it, and opens only the configuration's files and base_runtime_spec.
 package settings
 
@@ -54,9 +54,9 @@ type HandlerTable struct {
 	ConfigPath string `toml:"config_path" comment:"Only for type shim: configuration file of the shim or its runtime (Kata: configuration.toml). If set, options are ignored."`
 	Root       string `toml:"root" comment:"State directory of the runtime. Empty: runtimes/NAME in the directory run."`
 	CNIConfDir string `toml:"cni_conf_dir" comment:"Directory of CNI configurations for pods of this handler. Empty: network.conf_dir."`
-	Infra      string `toml:"infra" comment:"Which pods get an infra container, which runs podd's own pause process. auto: pods that share a PID namespace, and all pods if the runtime has a kernel of its own. pause: all pods. none: only pods that share a PID namespace. Empty: auto."`
+	Infra      string `toml:"infra" comment:"Which pods get an infra container, which runs podd's own pause process. auto: pods that share a PID namespace, and all pods if the runtime has its own kernel. pause: all pods. none: only pods that share a PID namespace. Empty: auto."`
 
-	PrivilegedWithoutHostDevices string `toml:"privileged_without_host_devices" comment:"Whether privileged containers do without the devices of the node: auto (if the runtime has a kernel of its own), true or false. Empty: auto."`
+	PrivilegedWithoutHostDevices string `toml:"privileged_without_host_devices" comment:"Whether privileged containers do without the devices of the node: auto (if the runtime has its own kernel), true or false. Empty: auto."`
 
 	BaseRuntimeSpec string `toml:"base_runtime_spec" comment:"File with defaults of the handler's containers, in the format of config.json (containerd's key of that name). Used of it: process.env, process.rlimits, process.capabilities.bounding, process.user.umask, root.readonly, mounts, hooks and linux.resources.pids, .blockIO and .rdma. They take precedence over the keys of [runtime]; image and CRI take precedence over them. podd sets everything else, and refuses a file with other settings that would be lost, such as a seccomp profile."`
 

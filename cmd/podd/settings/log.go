@@ -15,7 +15,7 @@ type LogConfig struct {
 // Validate reports each wrong key.
 func (c LogConfig) Validate(problem func(key string, err error)) {
 	if _, err := logrus.ParseLevel(c.Level); err != nil {
-		problem("level", fmt.Errorf("%q is none of trace, debug, info, warning, error", c.Level))
+		problem("level", fmt.Errorf("%q is not one of trace, debug, info, warning, error", c.Level))
 	}
 	if c.Format != "text" && c.Format != "json" {
 		problem("format", fmt.Errorf("%q is neither text nor json", c.Format))

@@ -25,7 +25,7 @@ func (p *problems) add(key, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s (%s): %w", key, p.origin(key), fmt.Errorf(format, args...)))
 }
 
-// in returns what reports a problem of a key in the section, to the Validate of a package's Config.
+// in returns a function for the Validate of a package's Config, which reports a problem of a key in the section.
 func (p *problems) in(section string) func(key string, err error) {
 	return func(key string, err error) { p.add(section+"."+key, "%w", err) }
 }
@@ -70,7 +70,7 @@ func (c *RuntimeConfig) validate(p *problems) {
 	switch c.CgroupDriver {
 	case CgroupAuto, CgroupSystemd, CgroupCgroupfs:
 	default:
-		p.add("runtime.cgroup_driver", "%q is none of auto, systemd, cgroupfs", c.CgroupDriver)
+		p.add("runtime.cgroup_driver", "%q is not one of auto, systemd, cgroupfs", c.CgroupDriver)
 	}
 	if err := checkProgram(c.Conmon); err != nil {
 		p.add("runtime.conmon", "%w", err)
@@ -95,7 +95,7 @@ func (c *RuntimeConfig) validate(p *problems) {
 func (c *RuntimeConfig) validateRouting(p *problems) {
 	check := func(key, handler string) {
 		if _, ok := c.Handlers[handler]; !ok {
-			p.add(key, "there is no handler %q: configure [runtime.handlers.%s]", handler, handler)
+			p.add(key, "unknown handler %q: configure [runtime.handlers.%s]", handler, handler)
 		}
 	}
 	if _, named := c.Handlers[handler.Auto]; named && c.DefaultHandler == handler.Auto {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a new pod with a few containers needs in the run directory: their bundles, sockets and pid files.
+// The space that a new pod with a few containers needs in the run directory: bundles, sockets and pid files.
 const (
 	minRunBytes = 1 << 20
 	minRunFiles = 256

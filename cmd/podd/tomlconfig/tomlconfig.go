@@ -146,7 +146,7 @@ func (m *merge) value(path []string, target reflect.Value, v any) {
 	m.set.origins[keyString(path)] = m.where(keyString(path))
 }
 
-// maxErrors limits the errors reported for one document: a file that is no configuration has many.
+// maxErrors limits the errors reported for one document: a file that is not a configuration has many.
 const maxErrors = 20
 
 func (m *merge) fail(path []string, format string, args ...any) {
