@@ -156,7 +156,7 @@ func adminLogLevel(k *kubelet) {
 		k.Errorf("%d lines about ListPodSandbox, want more than %d", after, before)
 	}
 	level("info", "info")
-	if _, errs, code := k.podd("log-level", "loud"); code != 1 || !strings.Contains(errs, "none of trace, debug") {
+	if _, errs, code := k.podd("log-level", "loud"); code != 1 || !strings.Contains(errs, "not one of trace, debug") {
 		k.Errorf("log-level loud: exit status %d, %q, want 1 and the levels", code, errs)
 	}
 	level("info")
