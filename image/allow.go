@@ -73,7 +73,7 @@ func (s *Store) allowSigned(ctx context.Context, cfg Config, id string, names []
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	c, err := cfg.WithoutRegistry()
+	c, err := cfg.WithoutRegistry(s.layout.Temp())
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,13 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/registry"
 )
 
 const artifactType = "application/vnd.example.v1"
 
 // pushArtifact pushes two blobs as ref.
-func pushArtifact(t *testing.T, c image.Config, ref string) string {
+func pushArtifact(t *testing.T, c setup, ref string) string {
 	t.Helper()
 	var blobs []registry.ArtifactBlob
 	for _, name := range []string{"one", "two"} {
@@ -37,7 +36,7 @@ func pushArtifact(t *testing.T, c image.Config, ref string) string {
 }
 
 // blobOf fetches a blob.
-func blobOf(t *testing.T, c image.Config, ref, title string, limit int64) ([]byte, error) {
+func blobOf(t *testing.T, c setup, ref, title string, limit int64) ([]byte, error) {
 	t.Helper()
 	a, err := c.OpenArtifact(t.Context(), ref, artifactType)
 	if err != nil {

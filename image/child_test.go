@@ -294,7 +294,7 @@ func sparseTar(t testing.TB) []byte {
 }
 
 // checkNothingPulled fails if a failed pull has left an image, a layer or a temporary file.
-func checkNothingPulled(t testing.TB, s *image.Store, cfg image.Config) {
+func checkNothingPulled(t testing.TB, s *image.Store, cfg setup) {
 	t.Helper()
 	list, err := s.List(t.Context())
 	if err != nil || len(list) > 0 {

@@ -214,7 +214,8 @@ func TestCloseEndsPulls(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	arrived, _ := hang(t, reg, "/manifests/")
-	s, err := image.New(config(t, reg.host), logrus.StandardLogger())
+	cfg := config(t, reg.host)
+	s, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

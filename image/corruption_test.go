@@ -31,7 +31,7 @@ import (
 type corrupted struct {
 	*testing.T
 	reg        *testRegistry
-	cfg        image.Config
+	cfg        setup
 	one, two   v1.Image
 	lower, top string // directories of one's layers
 }
@@ -83,7 +83,7 @@ func (d *corrupted) losePower(boot string) {
 
 func (d *corrupted) open() *image.Store {
 	d.Helper()
-	s, err := image.New(d.cfg, logrus.StandardLogger())
+	s, err := image.New(d.cfg.Config, d.cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"go.podman.io/storage"
 	drivers "go.podman.io/storage/drivers"
 
-	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/image/worker"
 )
 
@@ -22,12 +21,11 @@ import (
 func TestLayerIsStoredOnce(t *testing.T) {
 	const pulls, rounds = 8, 5
 	dir := t.TempDir()
-	cfg := DefaultConfig()
-	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
-	if err := prepare(cfg); err != nil {
+	layout := worker.Layout{Root: filepath.Join(dir, "s"), RunRoot: filepath.Join(dir, "run")}
+	if err := prepare(layout); err != nil {
 		t.Fatal(err)
 	}
-	store, err := worker.Open(cfg)
+	store, err := worker.Open(layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +35,7 @@ func TestLayerIsStoredOnce(t *testing.T) {
 		var stored, winner atomic.Int32
 		var wg sync.WaitGroup
 		for pull := range pulls {
-			target := filepath.Join(cfg.Root, registry.TempDir, fmt.Sprintf("%d-%d", round, pull), "files")
+			target := filepath.Join(layout.Temp(), fmt.Sprintf("%d-%d", round, pull), "files")
 			if err := os.MkdirAll(filepath.Join(target, fmt.Sprint(pull)), 0o700); err != nil {
 				t.Fatal(err)
 			}

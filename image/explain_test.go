@@ -59,7 +59,7 @@ blocked = true
 		},
 		"bad.test/x": {blocked},
 	} {
-		got, err := registry.Explain(t.Context(), cfg, ref)
+		got, err := registry.Explain(t.Context(), cfg.Config, ref)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ blocked = true
 		}
 	}
 	cfg.Policy = ""
-	got, err := registry.Explain(t.Context(), cfg, "two.test/x")
+	got, err := registry.Explain(t.Context(), cfg.Config, "two.test/x")
 	if err != nil || len(got) != 1 || !cmp.Equal(got[0].Policy.Requirements, []string{"insecureAcceptAnything"}) {
 		t.Errorf("Explain() without a policy = %+v, %v, want that every image is accepted", got, err)
 	}

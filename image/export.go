@@ -47,7 +47,7 @@ func (s *Store) Export(ctx context.Context, ref, path string) error {
 	if _, err := os.Lstat(path); err == nil { // before the work
 		return fmt.Errorf("export %s: %s exists: %w", ref, path, errdefs.ErrAlreadyExists)
 	}
-	dir, err := os.MkdirTemp(filepath.Join(s.cfg().Root, registry.TempDir), "export-")
+	dir, err := os.MkdirTemp(s.layout.Temp(), "export-")
 	if err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
 	}
@@ -104,7 +104,7 @@ func copyWhole(from, to string) error {
 
 // exportTo copies an image to a file.
 func (s *Store) exportTo(ctx context.Context, from types.ImageReference, e *entry, file string) error {
-	source, err := from.NewImageSource(ctx, s.systemContext())
+	source, err := from.NewImageSource(ctx, s.layout.SystemContext(*s.cfg(), s.layout.Temp()))
 	if err != nil {
 		return err
 	}
@@ -124,12 +124,12 @@ func (s *Store) exportTo(ctx context.Context, from types.ImageReference, e *entr
 		return err
 	}
 	defer func() { _ = policy.Destroy() }()
-	destination := s.systemContext()
+	destination := s.layout.SystemContext(*s.cfg(), s.layout.Temp())
 	if len(tags) > 1 {
 		destination.DockerArchiveAdditionalTags = tags[1:]
 	}
 	_, err = copy.Image(ctx, policy, to, from, &copy.Options{
-		SourceCtx: s.systemContext(), DestinationCtx: destination,
+		SourceCtx: s.layout.SystemContext(*s.cfg(), s.layout.Temp()), DestinationCtx: destination,
 		RemoveSignatures: true, // an archive cannot hold them
 	})
 	return err

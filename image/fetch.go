@@ -20,7 +20,7 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 	if err != nil {
 		return nil, err
 	}
-	c, err := cfg.ForPull(ctx, ref, r.Auth, len(cfg.Variant(r.Annotations)) > 0)
+	c, err := cfg.ForPull(ctx, ref, r.Auth, len(cfg.Variant(r.Annotations)) > 0, s.layout.Temp())
 	if err != nil {
 		return nil, err
 	}

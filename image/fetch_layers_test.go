@@ -200,7 +200,7 @@ func headersLayer(t testing.TB, headers ...*tar.Header) v1.Layer {
 
 // storedLayers describes the records and files of all layers. What a docker archive does not have is left out: the
 // compressed layer.
-func storedLayers(t testing.TB, cfg image.Config) string {
+func storedLayers(t testing.TB, cfg setup) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(cfg.Root, "overlay-layers/layers.json"))
 	if err != nil {

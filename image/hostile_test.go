@@ -87,7 +87,7 @@ func TestHostileRegistry(t *testing.T) {
 }
 
 // settings is config, for functions in which a variable has that name.
-func settings(t *testing.T, hosts ...string) image.Config { return config(t, hosts...) }
+func settings(t *testing.T, hosts ...string) setup { return config(t, hosts...) }
 
 func badDigests(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")

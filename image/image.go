@@ -6,6 +6,8 @@
 package image
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -31,11 +33,31 @@ type Image struct {
 	Created time.Time
 }
 
-// Config configures the store.
+// Config has the operator's keys of images. Reconfigure can replace them.
 type Config = registry.Config
 
-// DefaultConfig returns the default values; the caller sets Root and RunRoot.
+// DefaultConfig returns the default values.
 func DefaultConfig() Config { return registry.DefaultConfig() }
+
+// Node has the facts of the node that do not change while podd runs.
+type Node struct {
+	// Root holds images, and the root filesystems of containers, across reboots. No other program may use it. Its
+	// parents must be searchable by everyone (o+x) for user namespaces to work.
+	Root string
+	// RunRoot holds the store's locks; it is emptied by a reboot.
+	RunRoot string
+	// BootID is the kernel's boot id. If it differs from the last one, and the store was not closed properly, images
+	// are verified.
+	BootID string
+}
+
+// Validate returns an error if no filesystem can be mounted below Root.
+func (n Node) Validate() error {
+	if strings.ContainsAny(n.Root, ":,\\\n") {
+		return fmt.Errorf("%q contains a character that is special in overlay mount options (: , \\ or a newline)", n.Root)
+	}
+	return nil
+}
 
 // Auth is CRI's AuthConfig.
 type Auth = registry.Auth

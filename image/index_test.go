@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/worker"
 )
 
 func testEntry(id string, age time.Duration, names ...string) *entry {
@@ -87,7 +88,7 @@ func thousand() *index {
 }
 
 func BenchmarkResolve(b *testing.B) {
-	s := storeWith(Config{})
+	s := storeWith("")
 	ix := thousand()
 	s.index.Store(ix)
 	for name, ref := range map[string]string{
@@ -106,7 +107,7 @@ func BenchmarkResolve(b *testing.B) {
 }
 
 func BenchmarkList1000(b *testing.B) {
-	s := storeWith(Config{})
+	s := storeWith("")
 	s.index.Store(thousand())
 	b.ReportAllocs()
 	for b.Loop() {
@@ -132,7 +133,7 @@ func TestFindIDOrName(t *testing.T) {
 	few, many := testEntry(idOf("cafe1"), 0), testEntry(idOf("feedfeedfeed1"), 0)
 	named := testEntry(idOf("1"), 0, "docker.io/library/cafe:latest", "docker.io/library/feedfeedfeed:latest",
 		"docker.io/library/deadbeefdeadbeef:latest")
-	s := storeWith(Config{RunRoot: t.TempDir()})
+	s := storeWith(t.TempDir())
 	s.index.Store(newIndex([]*entry{few, many, named}))
 	for ref, want := range map[string]*entry{
 		"cafe": named, "cafe1": few, "sha256:cafe1": few, "feedfeedfeed": many, "feedfeedfeed:latest": named,
@@ -144,10 +145,10 @@ func TestFindIDOrName(t *testing.T) {
 	}
 }
 
-// storeWith returns a store that has nothing but a configuration.
-func storeWith(cfg Config) *Store {
-	s := &Store{}
-	s.settings.Store(&cfg)
+// storeWith returns a store that has only a directory for locks.
+func storeWith(runRoot string) *Store {
+	s := &Store{layout: worker.Layout{RunRoot: runRoot}}
+	s.settings.Store(&Config{})
 	return s
 }
 

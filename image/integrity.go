@@ -12,8 +12,6 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// registry.IntegrityFile is below Config.Root.
-
 // integrity records, across restarts and power losses, which layers are corrupt and whether all layers must be
 // verified.
 type integrity struct {

@@ -66,7 +66,7 @@ func TestDaemonKilledWhileExporting(t *testing.T) {
 	img := craft(t, nil, tree{"large": strings.Repeat("x", 256<<20)})
 	archive := filepath.Join(t.TempDir(), "docker.tar")
 	writeDockerArchive(t, archive, map[string]v1.Image{"registry.test/large:v1": img})
-	first, err := image.New(cfg, logrus.StandardLogger())
+	first, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func descendants(t *testing.T, parent int) (out []int) {
 }
 
 // storeFiles returns how many files and directories each directory of a store has, down to the layers.
-func storeFiles(t *testing.T, cfg image.Config) string {
+func storeFiles(t *testing.T, cfg setup) string {
 	t.Helper()
 	var out strings.Builder
 	for _, pattern := range []string{"*", "overlay/*", "overlay/l/*", "overlay/*/*", "overlay/*/diff/*",

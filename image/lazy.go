@@ -26,7 +26,7 @@ func (s *Store) readLazy(l *storage.Layer) (*layers.Lazy, error) {
 	if l.TOCDigest == "" || l.UncompressedDigest != "" {
 		return nil, nil
 	}
-	return layers.ReadLazy(s.layerDir(l.ID))
+	return layers.ReadLazy(s.layout.LayerFiles(l.ID))
 }
 
 // mountLazy mounts a filesystem of an image with layers in the additional layer store. If the store answers that it

@@ -261,12 +261,12 @@ func remove(t testing.TB, path string) {
 // it, and fetched as a whole by its next pull. The hidden one is removed when no container uses it.
 func TestLazyStoreGone(t *testing.T) {
 	for name, c := range map[string]struct {
-		lose func(string, *image.Config)
+		lose func(string, *setup)
 		text string
 	}{
-		"the layer is gone": {func(layer string, _ *image.Config) { remove(t, layer) }, "does not serve it"},
+		"the layer is gone": {func(layer string, _ *setup) { remove(t, layer) }, "does not serve it"},
 		"the option is unset": {
-			func(_ string, cfg *image.Config) { cfg.AdditionalLayerStore = "" }, "additional_layer_store is not set",
+			func(_ string, cfg *setup) { cfg.AdditionalLayerStore = "" }, "additional_layer_store is not set",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestLazyStoreGone(t *testing.T) {
 				t.Errorf("Verify() = %v, %v, want nothing", problems, err)
 			}
 			c.lose(layer, &cfg)
-			s.Reconfigure(cfg)
+			s.Reconfigure(cfg.Config)
 			problems, err := s.Verify(t.Context(), false)
 			if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Reason, "does not serve it") {
 				t.Errorf("Verify() = %v, %v, want the layer", problems, err)
@@ -312,7 +312,7 @@ func TestLazyStoreGone(t *testing.T) {
 }
 
 // awaitLayers waits for so many layers in storage.
-func awaitLayers(t *testing.T, cfg image.Config, want int) {
+func awaitLayers(t *testing.T, cfg setup, want int) {
 	t.Helper()
 	var got []string
 	for range 600 { // a minute; images are looked at every 10 s
@@ -354,20 +354,20 @@ func TestLazyUserNamespace(t *testing.T) {
 // TestInspectLayerStore: a store that is not mounted is named.
 func TestInspectLayerStore(t *testing.T) {
 	cfg := config(t)
-	if err := registry.InspectLayerStore(cfg); err != nil {
+	if err := registry.InspectLayerStore(cfg.Config); err != nil {
 		t.Errorf("without a store: %v", err)
 	}
 	cfg.AdditionalLayerStore = filepath.Join(t.TempDir(), "store")
-	if err := registry.InspectLayerStore(cfg); err == nil || !strings.Contains(err.Error(), "nothing is mounted") {
+	if err := registry.InspectLayerStore(cfg.Config); err == nil || !strings.Contains(err.Error(), "nothing is mounted") {
 		t.Errorf("an absent store: %v, want an error", err)
 	}
 	mountTmpfs(t, cfg.AdditionalLayerStore, "")
-	if err := registry.InspectLayerStore(cfg); err != nil {
+	if err := registry.InspectLayerStore(cfg.Config); err != nil {
 		t.Errorf("a mounted one: %v", err)
 	}
 	cfg.AdditionalLayerStore = "store"
 	var wrong []string
-	cfg.Validate(func(key string, _ error) { wrong = append(wrong, key) })
+	cfg.Config.Validate(func(key string, _ error) { wrong = append(wrong, key) })
 	if !slices.Equal(wrong, []string{"additional_layer_store"}) {
 		t.Errorf("a relative path: Validate reports %q, want additional_layer_store", wrong)
 	}

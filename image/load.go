@@ -53,7 +53,7 @@ func (s *Store) loadFile(ctx context.Context, job worker.Job) (ids []string, err
 	if err := checkLoadable(job.Load); err != nil {
 		return nil, err
 	}
-	c, err := s.cfg().WithoutRegistry()
+	c, err := s.cfg().WithoutRegistry(s.layout.Temp())
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Store) registerLoaded(ctx context.Context, image worker.Loaded, dir str
 // LoadFrom loads all images of an archive as LoadFile does. It writes the archive to a temporary file first, as it is
 // read twice. Errors: also errdefs.ErrInvalidArgument for more than Config.MaxImageBytes.
 func (s *Store) LoadFrom(ctx context.Context, archive io.Reader) ([]*Image, error) {
-	dir, err := os.MkdirTemp(s.tempDir(), "load-") // removed by the next start, if podd is killed
+	dir, err := os.MkdirTemp(s.layout.Temp(), "load-") // removed by the next start, if podd is killed
 	if err != nil {
 		return nil, fmt.Errorf("load an archive: %w", err)
 	}

@@ -81,10 +81,10 @@ func TestLoadIsConfined(t *testing.T) {
 			t.Errorf("podd has %s open, want only the process to read it", target)
 		}
 	}
-	if list := s.Pulls(); len(list) != 1 || list[0].Ref != "registry.test/slow:v1" ||
-		list[0].Stage != image.StageDownloading {
-		t.Errorf("Pulls() = %+v, want the image that is loaded", list)
-	}
+	eventually(t, "Pulls has the image that is loaded", func() bool {
+		list := s.Pulls()
+		return len(list) == 1 && list[0].Ref == "registry.test/slow:v1" && list[0].Stage == image.StageDownloading
+	})
 	if _, err := io.WriteString(w, content); err != nil {
 		t.Error(err)
 	}

@@ -157,7 +157,7 @@ func (s *Store) checkSearchable(ids *idMap) error {
 	if ids == nil {
 		return nil
 	}
-	for dir := s.cfg().Root; ; dir = filepath.Dir(dir) {
+	for dir := s.layout.Root; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
 		if err != nil {
 			return err

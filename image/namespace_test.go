@@ -32,7 +32,7 @@ const team = "team"
 // teamNode is a store on a node where the namespace team has a policy of its own, and a registry.
 type teamNode struct {
 	*image.Store
-	cfg        image.Config
+	cfg        setup
 	reg        *testRegistry
 	key, other signer
 }
@@ -248,7 +248,7 @@ func TestNamespacePolicyIsBroken(t *testing.T) {
 					t.Errorf("error %v, want one that names the file", err)
 				}
 			}
-			if problems := errors.Join(registry.Inspect(n.cfg)...); problems == nil ||
+			if problems := errors.Join(registry.Inspect(n.cfg.Config)...); problems == nil ||
 				!strings.Contains(problems.Error(), n.policy(team)) {
 				t.Errorf("Inspect() = %v, want one problem that names %s", problems, n.policy(team))
 			}
@@ -265,14 +265,14 @@ func TestInspectNamespaces(t *testing.T) {
 	n := newTeamNode(t)
 	writeFile(t, n.cfg.AuthFile, "{}")
 	writeFile(t, filepath.Join(n.cfg.AuthDir, team+".json"), "{}")
-	if errs := registry.Inspect(n.cfg); len(errs) > 0 {
+	if errs := registry.Inspect(n.cfg.Config); len(errs) > 0 {
 		t.Errorf("Inspect() = %v, want none", errs)
 	}
 	writeFile(t, filepath.Join(n.cfg.PolicyDir, "Team.json"), acceptAll)
 	writeFile(t, filepath.Join(n.cfg.AuthDir, team+".json.bak"), "{}")
 	writeFile(t, filepath.Join(n.cfg.AuthDir, "broken.json"), "{")
 	var texts []string
-	for _, err := range registry.Inspect(n.cfg) {
+	for _, err := range registry.Inspect(n.cfg.Config) {
 		texts = append(texts, err.Error())
 	}
 	for _, want := range []string{

@@ -226,7 +226,7 @@ func TestPinnedWhileLoading(t *testing.T) {
 	writeDockerArchive(t, filepath.Join(cfg.PreloadDir, "app.tar"), map[string]v1.Image{
 		"registry.test/app:v1": simple(t, "app")})
 	log, hook := logtest.NewNullLogger()
-	s, err := image.New(cfg, log)
+	s, err := image.New(cfg.Config, cfg.Node, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestLoadAgain(t *testing.T) {
 	file := filepath.Join(cfg.PreloadDir, "app.tar")
 	one, two := simple(t, "one"), simple(t, "two")
 	writeDockerArchive(t, file, map[string]v1.Image{"registry.test/app:v1": one})
-	first, err := image.New(cfg, logrus.StandardLogger())
+	first, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func TestPinnedByName(t *testing.T) {
 		t.Error("app is pinned")
 	}
 	cfg.Pinned = []string{reg.host + "/app"}
-	s.Reconfigure(cfg)
+	s.Reconfigure(cfg.Config)
 	for name, want := range map[string]bool{"/infra/pause:3": false, "/app:v1": true} {
 		if img, err := s.Resolve(t.Context(), reg.host+name); err != nil || img.Pinned != want {
 			t.Errorf("with another configuration: %s = %+v, %v, want pinned = %t", name, img, err, want)

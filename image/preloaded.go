@@ -10,8 +10,6 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// registry.PreloadedFile is below Config.Root.
-
 // preloaded records, across restarts, which images were loaded from which file. If it is lost, the files are loaded
 // again.
 type preloaded struct {

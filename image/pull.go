@@ -76,11 +76,11 @@ func (s *Store) pull(ctx context.Context, r PullRequest, p *progress) (*Image, e
 // than one.
 func (s *Store) pullAny(ctx context.Context, r PullRequest, p *progress) (*Image, error) {
 	sysregistriesv2.InvalidateCache() // registries.conf may have changed
-	refs, err := registry.Candidates(s.systemContext(), r.Ref)
+	refs, err := s.cfg().Candidates(r.Ref, s.layout.RunRoot)
 	if err != nil {
 		return nil, err
 	}
-	if err := registry.CheckShortName(s.systemContext(), refs); err != nil {
+	if err := s.cfg().CheckShortName(refs); err != nil {
 		return nil, err
 	}
 	for _, ref := range refs {

@@ -126,7 +126,7 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 			return nil, fmt.Errorf("layer %s is missing", id)
 		}
 		e.layers = append(e.layers, id)
-		e.lowers = append(e.lowers, filepath.Join(s.cfg().Root, "overlay", id, "diff"))
+		e.lowers = append(e.lowers, s.layout.LayerFiles(id))
 		e.sizes = append(e.sizes, uint64(max(layer.UncompressedSize, 0)))
 		e.Size += e.sizes[len(e.sizes)-1]
 		lazy, err := s.readLazy(layer)
@@ -165,7 +165,7 @@ func splitNames(names []string) (tags, digests []string) {
 
 // imagesStamp returns the stamp of the file that storage replaces at every change of its list of images.
 func (s *Store) imagesStamp() string {
-	info, err := os.Stat(filepath.Join(s.cfg().Root, "overlay-images", "images.json"))
+	info, err := os.Stat(filepath.Join(s.layout.Images(), "images.json"))
 	if err != nil {
 		return ""
 	}

@@ -240,14 +240,20 @@ func digestOf(t testing.TB, img interface{ Digest() (v1.Hash, error) }) string {
 	return h.String()
 }
 
+// setup is the configuration of a store and its directories.
+type setup struct {
+	image.Config
+	image.Node
+}
+
 // config returns a store's configuration below a fresh directory, with the hosts as insecure registries.
-func config(t testing.TB, hosts ...string) image.Config {
+func config(t testing.TB, hosts ...string) setup {
 	t.Helper()
 	return configIn(t, t.TempDir(), hosts...)
 }
 
 // diskConfig is config on a disk instead of a tmpfs, for tests of user namespaces.
-func diskConfig(t testing.TB, hosts ...string) image.Config {
+func diskConfig(t testing.TB, hosts ...string) setup {
 	t.Helper()
 	dir, err := os.MkdirTemp(diskDir, tempPrefix())
 	if err != nil {
@@ -264,10 +270,9 @@ func diskConfig(t testing.TB, hosts ...string) image.Config {
 	return configIn(t, dir, hosts...)
 }
 
-func configIn(t testing.TB, dir string, hosts ...string) image.Config {
+func configIn(t testing.TB, dir string, hosts ...string) setup {
 	t.Helper()
-	cfg := image.DefaultConfig()
-	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
+	cfg := setup{image.DefaultConfig(), image.Node{Root: filepath.Join(dir, "s"), RunRoot: filepath.Join(dir, "run")}}
 	cfg.RegistriesConf = filepath.Join(dir, "registries.conf")
 	cfg.Policy, cfg.AuthFile = filepath.Join(dir, "policy.json"), filepath.Join(dir, "auth.json")
 	cfg.PreloadDir = filepath.Join(dir, "preload")
@@ -280,9 +285,9 @@ func configIn(t testing.TB, dir string, hosts ...string) image.Config {
 	return cfg
 }
 
-func open(t testing.TB, cfg image.Config) *image.Store {
+func open(t testing.TB, cfg setup) *image.Store {
 	t.Helper()
-	s, err := image.New(cfg, logrus.StandardLogger())
+	s, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) erro
 
 func (s *Store) repairLayer(ctx context.Context, id string, blob types.BlobInfo, path string) error {
 	// Another image may have given this layer its id, by the same table of contents in another blob.
-	if lazy, err := layers.ReadLazy(s.layerDir(id)); err == nil && lazy != nil {
+	if lazy, err := layers.ReadLazy(s.layout.LayerFiles(id)); err == nil && lazy != nil {
 		return fmt.Errorf("its files were in an additional layer store: remove the images with it, then pull or load "+
 			"again: %w", errdefs.ErrFailedPrecondition)
 	}
@@ -132,7 +132,7 @@ func openRefetched(path string, want digest.Digest) (_ *os.File, err error) {
 // replaceLayerFiles moves the current files of a layer away and unpacks it again. After a crash in the middle the layer
 // is still recorded as corrupt.
 func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
-	dir := s.layerDir(id)
+	dir := s.layout.LayerFiles(id)
 	mode, uid, gid := os.FileMode(0o755), 0, 0
 	info, err := os.Stat(dir)
 	if err == nil {
@@ -164,7 +164,7 @@ func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 
 // removeRetired deletes the replaced files of a layer, unless a container may have them mounted.
 func (s *Store) removeRetired(layer string) {
-	dir := filepath.Dir(s.layerDir(layer))
+	dir := filepath.Dir(s.layout.LayerFiles(layer))
 	entries, err := os.ReadDir(dir)
 	if err != nil || s.layerInUse(layer) {
 		return

@@ -76,5 +76,5 @@ func (s *Store) localCandidates(ref string) ([]reference.Named, error) {
 	if err != nil || !short {
 		return []reference.Named{named}, err
 	}
-	return registry.Candidates(s.systemContext(), ref)
+	return s.cfg().Candidates(ref, s.layout.RunRoot)
 }

@@ -19,7 +19,7 @@ func TestRestart(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
-	first, err := image.New(cfg, logrus.StandardLogger())
+	first, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestReboot(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
-	first, err := image.New(cfg, logrus.StandardLogger())
+	first, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestCrash(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
-	first, err := image.New(cfg, logrus.StandardLogger())
+	first, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestBrokenImage(t *testing.T) {
 	reg.push(t, "broken:v1", broken)
 	reg.push(t, "fine:v1", simple(t, "two"))
 	cfg := config(t, reg.host)
-	first, err := image.New(cfg, logrus.StandardLogger())
+	first, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,12 +188,12 @@ func TestBrokenImage(t *testing.T) {
 func TestNewErrors(t *testing.T) {
 	file := config(t)
 	writeFile(t, file.Root, "a file")
-	if _, err := image.New(file, logrus.StandardLogger()); err == nil {
+	if _, err := image.New(file.Config, file.Node, logrus.StandardLogger()); err == nil {
 		t.Error("opened a store on a file")
 	}
 	corrupt := config(t)
 	writeFile(t, filepath.Join(corrupt.Root, "overlay-images/images.json"), "{")
-	if s, err := image.New(corrupt, logrus.StandardLogger()); err == nil {
+	if s, err := image.New(corrupt.Config, corrupt.Node, logrus.StandardLogger()); err == nil {
 		t.Error("opened a store with an unreadable list of images")
 		closeStore(t, s)
 	}

@@ -14,8 +14,6 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-
-	"github.com/podd-project/podd/image/registry"
 )
 
 // Contents of a container's directory below <root>/rootfs. Each filesystem is a directory of its own: "root" or
@@ -85,7 +83,7 @@ func (s *Store) Release(_ context.Context, container string) error {
 // ContainersWithMounts returns the ids of the containers that have a root filesystem or volumes, mounted or not,
 // sorted.
 func (s *Store) ContainersWithMounts(context.Context) ([]string, error) {
-	dirs, err := os.ReadDir(filepath.Join(s.cfg().Root, registry.RootfsDir))
+	dirs, err := os.ReadDir(s.layout.Rootfs())
 	if err != nil {
 		return nil, fmt.Errorf("list root filesystems: %w", err)
 	}
@@ -99,7 +97,7 @@ func (s *Store) ContainersWithMounts(context.Context) ([]string, error) {
 }
 
 func (s *Store) containerDir(container string) string {
-	return filepath.Join(s.cfg().Root, registry.RootfsDir, container)
+	return filepath.Join(s.layout.Rootfs(), container)
 }
 
 // UpperDir returns the directory with what a container has written to its root filesystem, whether it exists or not.
@@ -114,7 +112,7 @@ func (s *Store) release(container string) error {
 	if err := unmountAll(dir); err != nil {
 		return err
 	}
-	trash := filepath.Join(s.cfg().Root, registry.RootfsDir, trashPrefix+container)
+	trash := filepath.Join(s.layout.Rootfs(), trashPrefix+container)
 	if err := removeTree(trash); err != nil {
 		return err
 	}
@@ -169,12 +167,12 @@ func unmount(path string) error {
 
 // recoverRootfs finishes interrupted deletions and records which images are in use.
 func (s *Store) recoverRootfs() error {
-	dirs, err := os.ReadDir(filepath.Join(s.cfg().Root, registry.RootfsDir))
+	dirs, err := os.ReadDir(s.layout.Rootfs())
 	if err != nil {
 		return fmt.Errorf("list root filesystems: %w", err)
 	}
 	for _, d := range dirs {
-		path := filepath.Join(s.cfg().Root, registry.RootfsDir, d.Name())
+		path := filepath.Join(s.layout.Rootfs(), d.Name())
 		if strings.HasPrefix(d.Name(), trashPrefix) {
 			if err := errors.Join(unmountAll(path), removeTree(path)); err != nil {
 				s.log.WithError(err).WithField("path", path).Warn("failed to finish an interrupted deletion")

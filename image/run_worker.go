@@ -11,6 +11,7 @@ import (
 func (s *Store) runWorker(
 	ctx context.Context, job worker.Job, c *registry.PullConfig, p worker.Observer,
 ) (worker.Result, error) {
+	job.Layout = s.layout
 	return worker.Run(ctx, job, c, worker.Daemon{
 		Log: s.log, Progress: p,
 		LookUp: func(r worker.LookUp) (worker.Found, error) { return s.answerLookUp(ctx, job.Ref, r) },

@@ -18,14 +18,12 @@ import (
 	"github.com/podd-project/podd/image/worker"
 )
 
-// Directories below Config.Root, next to those of containers/storage.
-const ()
-
-// Store holds images and the root filesystems made from them. It owns Config.Root; there must be one Store per
+// Store holds images and the root filesystems made from them. It owns Node.Root; there must be one Store per
 // directory. All methods may be called concurrently.
 type Store struct {
 	// settings are replaced as a whole, see Reconfigure.
 	settings atomic.Pointer[Config]
+	layout   worker.Layout
 
 	log     *logrus.Entry
 	storage storage.Store
@@ -55,22 +53,23 @@ type Store struct {
 	wg     sync.WaitGroup
 }
 
-// New opens or creates the store. The configuration must be valid. The program's main must have called Init and
+// New opens or creates the store. The node and the configuration must be valid. The program's main must have called Init and
 // returned if that returned true: pulls and the unpacking of layers run in child processes.
-func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
-	if err := prepare(cfg); err != nil {
+func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
+	layout := worker.Layout{Root: node.Root, RunRoot: node.RunRoot}
+	if err := prepare(layout); err != nil {
 		return nil, fmt.Errorf("prepare image store: %w", err)
 	}
-	opened, err := worker.Open(cfg)
+	opened, err := worker.Open(layout)
 	if err != nil {
 		return nil, fmt.Errorf("open image store: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Store{
-		log: log.WithField("component", "image"), storage: opened,
+		log: log.WithField("component", "image"), storage: opened, layout: layout,
 		pulls: newFlights(ctx, cfg.PullGrace), refs: newImageRefs(), cancel: cancel,
 		repairing: make(chan struct{}, 1), verifying: make(chan struct{}, maxVerifying),
-		preloaded: loadPreloaded(filepath.Join(cfg.Root, registry.PreloadedFile)),
+		preloaded: loadPreloaded(layout.Preloaded()),
 		asking:    make(chan struct{}, maxAsking), releasing: make(chan struct{}, 1),
 		unused: make(chan layers.Lazy, maxUnused),
 	}
@@ -80,7 +79,7 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	empty := newIndex(nil)
 	empty.corrupt = newIndex(nil)
 	s.index.Store(empty)
-	if s.integrity, err = openIntegrity(filepath.Join(cfg.Root, registry.IntegrityFile), cfg.BootID); err != nil {
+	if s.integrity, err = openIntegrity(layout.Integrity(), node.BootID); err != nil {
 		s.log.WithError(err).Warn("failed to record that the image store is open: a power loss will not be detected")
 	}
 	if err := s.start(ctx); err != nil {
@@ -92,8 +91,8 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 // cfg returns the present configuration.
 func (s *Store) cfg() *Config { return s.settings.Load() }
 
-// Reconfigure replaces the configuration, which must be valid. Pulls in progress use the former one.
-// Root, RunRoot, BootID and PullGrace must be as before.
+// Reconfigure replaces the configuration, which must be valid. Pulls in progress use the former one. PullGrace stays as
+// it was.
 func (s *Store) Reconfigure(cfg Config) {
 	s.settings.Store(&cfg)
 	if err := s.refresh(); err != nil { // other images may be pinned
@@ -134,21 +133,21 @@ func (s *Store) Close() error {
 // prepare makes the directories. Everyone may search Root, because the root of a user namespace must reach its own root
 // filesystem, but not what is in it (CVE-2021-41103 was a store where everyone could). No file in Root may be open to
 // others: see makeLocks.
-func prepare(cfg Config) error {
-	if err := os.MkdirAll(cfg.RunRoot, 0o700); err != nil {
+func prepare(l worker.Layout) error {
+	if err := os.MkdirAll(l.RunRoot, 0o700); err != nil {
 		return err
 	}
 	for _, dir := range []struct {
 		path string
 		mode os.FileMode
 	}{
-		{cfg.Root, 0o711},
-		{filepath.Join(cfg.Root, registry.RootfsDir), 0o711},
-		{filepath.Join(cfg.Root, registry.CacheDir), 0o700},
-		{filepath.Join(cfg.Root, "overlay"), 0o700},
-		// A pull's process may change only what exists when it starts.
-		{filepath.Join(cfg.Root, "overlay-images"), 0o700},
-		{filepath.Join(cfg.Root, "overlay-layers"), 0o700},
+		{l.Root, 0o711},
+		{l.Rootfs(), 0o711},
+		{l.Cache(), 0o700},
+		{filepath.Join(l.Root, "overlay"), 0o700},
+		// A pull's process may change only directories that exist when it starts.
+		{l.Images(), 0o700},
+		{l.Layers(), 0o700},
 	} {
 		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return err
@@ -157,15 +156,14 @@ func prepare(cfg Config) error {
 			return err
 		}
 	}
-	if err := checkpoint.Sweep(cfg.Root); err != nil {
+	if err := checkpoint.Sweep(l.Root); err != nil {
 		return err
 	}
-	if err := makeLocks(cfg.Root); err != nil {
+	if err := makeLocks(l.Root); err != nil {
 		return err
 	}
-	temp := filepath.Join(cfg.Root, registry.TempDir)
-	if err := os.RemoveAll(temp); err != nil { // partial layers from before a crash
+	if err := os.RemoveAll(l.Temp()); err != nil { // partial layers from before a crash
 		return err
 	}
-	return os.Mkdir(temp, 0o700)
+	return os.Mkdir(l.Temp(), 0o700)
 }

@@ -18,12 +18,11 @@ func testStore(t *testing.T, change func(*Config)) *Store {
 	t.Helper()
 	cfg := DefaultConfig()
 	dir := t.TempDir()
-	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
 	cfg.RegistriesConf, cfg.Policy, cfg.PreloadDir = "", "", ""
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg, logrus.StandardLogger())
+	s, err := New(cfg, Node{Root: filepath.Join(dir, "s"), RunRoot: filepath.Join(dir, "run")}, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 )
@@ -29,7 +28,7 @@ func (a diskSize) plus(b diskSize) diskSize { return diskSize{a.bytes + b.bytes,
 
 func newUsage(s *Store) *usage {
 	u := &usage{s: s, requested: make(chan struct{}, 1), layers: map[string]diskSize{}}
-	u.images.Store(&FsUsage{Mountpoint: s.cfg().Root, At: time.Now()})
+	u.images.Store(&FsUsage{Mountpoint: s.layout.Root, At: time.Now()})
 	u.known.Store(&map[string]diskSize{})
 	return u
 }
@@ -66,8 +65,8 @@ func (u *usage) run(ctx context.Context) {
 func (u *usage) measureImages(ctx context.Context) {
 	ix := u.s.index.Load()
 	u.forget(ix)
-	records := u.walk(ctx, filepath.Join(u.s.cfg().Root, "overlay-images")).
-		plus(u.walk(ctx, filepath.Join(u.s.cfg().Root, "overlay-layers")))
+	records := u.walk(ctx, u.s.layout.Images()).
+		plus(u.walk(ctx, u.s.layout.Layers()))
 	u.publish(ix, records)
 	for _, e := range ix.byID {
 		for i, id := range e.layers {
@@ -119,7 +118,7 @@ func (u *usage) publish(ix *index, total diskSize) {
 			total = total.plus(size)
 		}
 	}
-	u.images.Store(&FsUsage{Mountpoint: u.s.cfg().Root, Bytes: total.bytes, Inodes: total.inodes, At: time.Now()})
+	u.images.Store(&FsUsage{Mountpoint: u.s.layout.Root, Bytes: total.bytes, Inodes: total.inodes, At: time.Now()})
 	known := maps.Clone(u.layers)
 	u.known.Store(&known)
 }

@@ -40,7 +40,7 @@ func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 	if layer.UncompressedDigest == "" {
 		return nil // not from a pull
 	}
-	split, err := os.Open(filepath.Join(s.cfg().Root, "overlay-layers", layer.ID+tarSplitSuffix))
+	split, err := os.Open(filepath.Join(s.layout.Layers(), layer.ID+tarSplitSuffix))
 	if err != nil {
 		return corruptf("tar-split metadata is missing: %v", err)
 	}
@@ -49,7 +49,7 @@ func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 	if err != nil {
 		return corruptf("tar-split metadata is unreadable: %v", err)
 	}
-	dir, err := os.OpenFile(s.layerDir(layer.ID), unix.O_PATH|unix.O_DIRECTORY, 0)
+	dir, err := os.OpenFile(s.layout.LayerFiles(layer.ID), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return corruptf("%v", err)
 	}
@@ -66,9 +66,6 @@ func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 	}
 	return nil
 }
-
-// layerDir returns the directory of a layer's files.
-func (s *Store) layerDir(id string) string { return filepath.Join(s.cfg().Root, "overlay", id, "diff") }
 
 // assembly reassembles one layer's tar.
 type assembly struct {

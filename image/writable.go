@@ -58,7 +58,7 @@ type Filesystem struct {
 
 func newRWUsage(s *Store, age time.Duration) *rwUsage {
 	w := &rwUsage{
-		age: age, root: s.cfg().Root, list: s.ContainersWithMounts,
+		age: age, root: s.layout.Root, list: s.ContainersWithMounts,
 		measure: func(ctx context.Context, container string) diskSize {
 			return s.usage.walk(ctx, s.UpperDir(container))
 		},

@@ -133,8 +133,8 @@ func TestWritable(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Release(context.Background(), "c") })
 	fresh, ok := s.Writable("c")
-	if !ok || fresh.Inodes != 1 || fresh.Bytes > 64<<10 || fresh.Mountpoint != s.cfg().Root || fresh.At.IsZero() {
-		t.Fatalf("Writable of a new container = %+v, %v, want 1 inode in %s", fresh, ok, s.cfg().Root)
+	if !ok || fresh.Inodes != 1 || fresh.Bytes > 64<<10 || fresh.Mountpoint != s.layout.Root || fresh.At.IsZero() {
+		t.Fatalf("Writable of a new container = %+v, %v, want 1 inode in %s", fresh, ok, s.layout.Root)
 	}
 	for i := range 10 {
 		if err := os.WriteFile(filepath.Join(path, fmt.Sprint(i)), []byte(strings.Repeat("x", 1<<16)), 0o644); err != nil {
@@ -173,7 +173,7 @@ func TestFilesystem(t *testing.T) {
 	s := testStore(t, nil)
 	d := s.Filesystem()
 	var st unix.Stat_t
-	if err := unix.Stat(s.cfg().Root, &st); err != nil {
+	if err := unix.Stat(s.layout.Root, &st); err != nil {
 		t.Fatal(err)
 	}
 	if d.Bytes == 0 || d.InodesFree > d.Inodes || d.At.IsZero() || unix.Mkdev(d.Major, d.Minor) != st.Dev {

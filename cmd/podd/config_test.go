@@ -57,6 +57,7 @@ func TestMistakesInConfiguration(t *testing.T) {
 			file: "root = \"var/lib\"",
 			want: `podd.toml:1): "var/lib" is relative, want an absolute path`,
 		},
+		"special root":   {file: "root = \"/var/a:b\"", want: "is special in overlay mount options"},
 		"empty run":      {file: "run = \"\"", want: `run (`},
 		"unclean path":   {file: "root = \"/var/../etc/podd\"", want: `is not a clean path, want "/etc/podd"`},
 		"root directory": {file: "root = \"/\"", want: "must not be the root directory"},

@@ -93,7 +93,7 @@ func (c Config) artifactReference(ref string) (reference.Named, *types.SystemCon
 	if short {
 		return nil, nil, fmt.Errorf("%q has no registry, want HOST/NAME:TAG: %w", ref, errdefs.ErrInvalidArgument)
 	}
-	sys := c.SystemContext("")
+	sys := c.SystemContext()
 	return named, sys, TrustLoopback(sys, named)
 }
 

@@ -8,18 +8,8 @@ import (
 	"time"
 )
 
-// Config configures the store.
+// Config has the operator's keys of images. Store.Reconfigure can replace them.
 type Config struct {
-	// Root holds images, and the root filesystems of containers, across reboots. No other program may use it. Its
-	// parents must be searchable by everyone (o+x) for user namespaces to work.
-	Root string `toml:"-"`
-	// RunRoot holds the store's locks; it is emptied by a reboot.
-	RunRoot string `toml:"-"`
-
-	// BootID is the kernel's boot id. If it differs from the last one, and the store was not closed properly, images
-	// are verified.
-	BootID string `toml:"-"`
-
 	// RegistriesConf is containers-registries.conf(5): mirrors, insecure registries, short names. The file may be
 	// missing. Drop-ins are in the directory with the same name and ".d".
 	RegistriesConf string `toml:"registries_conf" comment:"Mirrors, insecure registries and short names: containers-registries.conf(5). Read at every pull, with the drop-in files in the directory of the same name with .d at its end. A missing file counts as empty."`
@@ -58,19 +48,10 @@ type Config struct {
 	PullMemory int64 `toml:"pull_memory" comment:"Most memory of the process that a pull runs in, in bytes. A pull that needs more fails. An image compressed with zstd --long needs 128 MiB for each layer in download."`
 }
 
-// Names below Config.Root, next to those of containers/storage. Pulls use the first two and must not change the others.
-const (
-	TempDir       = "tmp"            // layers being fetched; emptied at start
-	CacheDir      = "cache"          // which registry has which blob
-	RootfsDir     = "rootfs"         // root filesystems and image volumes of containers
-	IntegrityFile = "integrity.json" // corrupt layers
-	PreloadedFile = "preloaded.json" // images that were loaded from which file
-)
-
 // minPullMemory is enough for layers with common windows.
 const minPullMemory = 256 << 20
 
-// DefaultConfig returns the default values; the caller sets Root and RunRoot.
+// DefaultConfig returns the default values.
 func DefaultConfig() Config {
 	return Config{
 		RegistriesConf:      "/etc/containers/registries.conf",
@@ -88,30 +69,18 @@ func DefaultConfig() Config {
 
 // Validate reports each wrong key. It opens no file.
 func (c Config) Validate(problem func(key string, err error)) {
-	for _, p := range []struct {
-		key, path string
-		optional  bool
-	}{
-		{"root", c.Root, false},
-		{"run_root", c.RunRoot, false},
-		{"registries_conf", c.RegistriesConf, true},
-		{"policy", c.Policy, true},
-		{"policy_dir", c.PolicyDir, true},
-		{"auth_file", c.AuthFile, true},
-		{"auth_dir", c.AuthDir, true},
-		{"preload_dir", c.PreloadDir, true},
-		{"additional_layer_store", c.AdditionalLayerStore, true},
+	for _, p := range []struct{ key, path string }{
+		{"registries_conf", c.RegistriesConf},
+		{"policy", c.Policy},
+		{"policy_dir", c.PolicyDir},
+		{"auth_file", c.AuthFile},
+		{"auth_dir", c.AuthDir},
+		{"preload_dir", c.PreloadDir},
+		{"additional_layer_store", c.AdditionalLayerStore},
 	} {
-		if p.path == "" && p.optional {
-			continue
-		}
-		if !filepath.IsAbs(p.path) {
+		if p.path != "" && !filepath.IsAbs(p.path) {
 			problem(p.key, fmt.Errorf("%q is not an absolute path", p.path))
 		}
-	}
-	if strings.ContainsAny(c.Root, ":,\\\n") {
-		problem("root", fmt.Errorf("%q contains a character that is special in overlay mount options (: , \\ or a newline)",
-			c.Root))
 	}
 	c.validateNumbers(problem)
 }

@@ -42,7 +42,7 @@ func (c Config) findCredentials(ctx context.Context, names []reference.Named) (c
 
 // usesHelpers reports whether a program has to run to find the credentials for repositories.
 func (c Config) usesHelpers(names []reference.Named) (bool, error) {
-	helpers, err := sysregistriesv2.CredentialHelpers(c.SystemContext(""))
+	helpers, err := sysregistriesv2.CredentialHelpers(c.SystemContext())
 	if err != nil {
 		return false, fmt.Errorf("read the credential helpers of registries.conf: %w", err)
 	}
@@ -72,7 +72,7 @@ func (c Config) usesHelpers(names []reference.Named) (bool, error) {
 
 // lookUp finds the credentials, running helpers in this process's environment.
 func (j helperJob) lookUp() (credentialSet, error) {
-	sys := j.Config.SystemContext("")
+	sys := j.Config.SystemContext()
 	out := credentialSet{}
 	for _, name := range j.Names {
 		found, err := config.GetCredentials(sys, name)

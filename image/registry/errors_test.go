@@ -108,16 +108,12 @@ func TestRegistryHost(t *testing.T) {
 
 func TestConfigValidate(t *testing.T) {
 	good := DefaultConfig()
-	good.Root, good.RunRoot = "/var/lib/podd/storage", "/run/podd/storage"
 	good.Validate(func(key string, err error) { t.Errorf("Validate of the defaults: %s: %v", key, err) })
 	for name, spoil := range map[string]func(*Config){
-		"root":                  func(c *Config) { c.Root = "" },
-		"run_root":              func(c *Config) { c.RunRoot = "run" },
 		"registries_conf":       func(c *Config) { c.RegistriesConf = "x" },
 		"policy":                func(c *Config) { c.Policy = "x" },
 		"auth_file":             func(c *Config) { c.AuthFile = "x" },
 		"preload_dir":           func(c *Config) { c.PreloadDir = "x" },
-		"overlay mount options": func(c *Config) { c.Root = "/a:b" },
 		"pull_progress_timeout": func(c *Config) { c.PullProgressTimeout = -1 },
 		"pull_grace":            func(c *Config) { c.PullGrace = -1 },
 		"pull_min_rate":         func(c *Config) { c.PullMinRate = -1 },

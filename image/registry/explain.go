@@ -54,7 +54,12 @@ type ExplainedPolicy struct {
 // credential helpers that the files name. For the pods of a namespace, cfg is the result of ForNamespace.
 func Explain(ctx context.Context, cfg Config, ref string) ([]Explanation, error) {
 	sysregistriesv2.InvalidateCache()
-	names, err := Candidates(cfg.SystemContext(""), ref)
+	scratch, err := os.MkdirTemp("", "podd-explain-")
+	if err != nil {
+		return nil, fmt.Errorf("explain %s: %w", ref, err)
+	}
+	defer os.RemoveAll(scratch)
+	names, err := cfg.Candidates(ref, scratch)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +76,7 @@ func Explain(ctx context.Context, cfg Config, ref string) ([]Explanation, error)
 
 func (c Config) explain(ctx context.Context, name reference.Named) (Explanation, error) {
 	e := Explanation{Name: name.String()}
-	registry, err := sysregistriesv2.FindRegistry(c.SystemContext(""), name.Name())
+	registry, err := sysregistriesv2.FindRegistry(c.SystemContext(), name.Name())
 	if err != nil {
 		return e, fmt.Errorf("look %s up in registries.conf: %w", name.Name(), err)
 	}

@@ -23,7 +23,7 @@ func helperConfig(t *testing.T, name, script string) Config {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	c := DefaultConfig()
-	c.RunRoot, c.RegistriesConf = dir, ""
+	c.RegistriesConf = ""
 	c.AuthFile = filepath.Join(dir, "auth.json")
 	for path, content := range map[string]string{
 		filepath.Join(dir, "docker-credential-"+name): "#!/bin/sh\n" + script,

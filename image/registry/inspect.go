@@ -20,7 +20,7 @@ import (
 func Inspect(cfg Config) []error {
 	errs := cfg.inspectPolicy()
 	sysregistriesv2.InvalidateCache()
-	if _, err := sysregistriesv2.GetRegistries(cfg.SystemContext("")); err != nil {
+	if _, err := sysregistriesv2.GetRegistries(cfg.SystemContext()); err != nil {
 		errs = append(errs, fmt.Errorf("registries: %w", err))
 	}
 	if cfg.AuthFile != "" {
@@ -72,7 +72,7 @@ func (c Config) inspectCredentials(key string) error {
 	if _, err := os.Stat(c.AuthFile); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	if _, err := dockerconfig.GetAllCredentials(c.SystemContext("")); err != nil {
+	if _, err := dockerconfig.GetAllCredentials(c.SystemContext()); err != nil {
 		return fmt.Errorf("%s %s: %w", key, c.AuthFile, errors.New(Scrub(err.Error(), nil)))
 	}
 	return nil

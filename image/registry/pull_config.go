@@ -68,18 +68,19 @@ func pullSources(
 	return append(sources, more...), err
 }
 
-// WithoutRegistry returns the configuration of a job that asks no registry. The caller closes it.
-func (c Config) WithoutRegistry() (*PullConfig, error) {
+// WithoutRegistry returns the configuration of a job that asks no registry, with a directory in temp. The caller closes
+// it.
+func (c Config) WithoutRegistry(temp string) (*PullConfig, error) {
 	p := &PullConfig{Config: c}
-	if err := p.writeFiles(nil, nil); err != nil {
+	if err := p.writeFiles(temp, nil, nil); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (c *PullConfig) writeFiles(registry *sysregistriesv2.Registry, found credentialSet) (err error) {
-	if c.Dir, err = os.MkdirTemp(filepath.Join(c.Root, TempDir), "pull-"); err != nil {
+func (c *PullConfig) writeFiles(temp string, registry *sysregistriesv2.Registry, found credentialSet) (err error) {
+	if c.Dir, err = os.MkdirTemp(temp, "pull-"); err != nil {
 		return err
 	}
 	var file struct {
@@ -112,9 +113,11 @@ func (c *PullConfig) Close() {
 }
 
 // ForPull reads the node's configuration for a pull of ref, which may select a variant of a list by annotations. The
-// credentials of the request, auth, take precedence. The caller closes the result.
-func (c Config) ForPull(ctx context.Context, ref reference.Named, auth *Auth, variant bool) (*PullConfig, error) {
-	sys := c.SystemContext("")
+// credentials of the request, auth, take precedence. Its directory is made in temp. The caller closes the result.
+func (c Config) ForPull(
+	ctx context.Context, ref reference.Named, auth *Auth, variant bool, temp string,
+) (*PullConfig, error) {
+	sys := c.SystemContext()
 	if err := auth.Apply(sys, ref); err != nil {
 		return nil, err
 	}
@@ -135,11 +138,11 @@ func (c Config) ForPull(ctx context.Context, ref reference.Named, auth *Auth, va
 		return nil, err
 	}
 	p := &PullConfig{Config: c}
-	if err := p.writeFiles(registry, found); err != nil {
+	if err := p.writeFiles(temp, registry, found); err != nil {
 		p.Close()
 		return nil, err
 	}
-	p.Sys = p.Config.SystemContext(p.Dir)
+	p.Sys = p.Config.SystemContext()
 	p.Sys.DockerAuthConfig, p.Sys.DockerBearerRegistryToken = sys.DockerAuthConfig, sys.DockerBearerRegistryToken
 	if err := TrustLoopback(p.Sys, ref); err != nil {
 		p.Close()

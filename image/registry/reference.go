@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -43,13 +44,15 @@ func isShort(s string) bool {
 }
 
 // Candidates returns the full references that s may mean, the most likely first. A short name is an alias, or is looked
-// up in the registries that registries.conf lists; without either it is docker.io's.
-func Candidates(sys *types.SystemContext, s string) ([]reference.Named, error) {
+// up in the registries that registries.conf lists; without either it is docker.io's. The library makes a lock file in
+// the directory scratch.
+func (c Config) Candidates(s, scratch string) ([]reference.Named, error) {
 	ref, short, err := ParseReference(s)
 	if err != nil || !short {
 		return []reference.Named{ref}, err
 	}
-	repo := unqualified(s)
+	repo, sys := unqualified(s), c.SystemContext()
+	sys.UserShortNameAliasConfPath = filepath.Join(scratch, "nowhere")
 	alias, _, err := sysregistriesv2.ResolveShortNameAlias(sys, repo)
 	if err != nil {
 		return nil, fmt.Errorf("look up short name %q: %w", repo, err)
@@ -113,11 +116,11 @@ func IDPrefix(s string) (hex string, full, ok bool) {
 
 // CheckShortName fails if a short name has several candidates and registries.conf has the short-name-mode "enforcing",
 // which demands that a user chooses one.
-func CheckShortName(sys *types.SystemContext, candidates []reference.Named) error {
+func (c Config) CheckShortName(candidates []reference.Named) error {
 	if len(candidates) < 2 {
 		return nil
 	}
-	mode, err := sysregistriesv2.GetShortNameMode(sys)
+	mode, err := sysregistriesv2.GetShortNameMode(c.SystemContext())
 	if err != nil {
 		return fmt.Errorf("read registries.conf: %w", err)
 	}

@@ -1,23 +1,24 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 
 	"go.podman.io/image/v5/types"
 )
 
-func (c Config) SystemContext(tempDir string) *types.SystemContext {
+// SystemContext configures containers/image for questions about registries. Left at the library's defaults are only the
+// directories that a node's administrator knows: certificates and signature look-aside. Credentials of root's home,
+// which are for a person, are not used for pods: the kubelet sends those of the pod, and auth_file has those of the
+// node.
+func (c Config) SystemContext() *types.SystemContext {
 	return &types.SystemContext{
 		SystemRegistriesConfPath:    orEmpty(c.RegistriesConf),
-		SystemRegistriesConfDirPath: c.orMissing(c.RegistriesConfDir()),
-		UserShortNameAliasConfPath:  c.orMissing(""),
-		AuthFilePath:                c.orMissing(c.AuthFile),
-		BlobInfoCacheDir:            filepath.Join(c.Root, CacheDir),
-		BigFilesTemporaryDir:        tempDir,
+		SystemRegistriesConfDirPath: cmp.Or(c.RegistriesConfDir(), missing),
+		AuthFilePath:                cmp.Or(c.AuthFile, missing),
 		OSChoice:                    runtime.GOOS,
 		ArchitectureChoice:          runtime.GOARCH,
 		DockerRegistryUserAgent:     "podd",
@@ -44,10 +45,5 @@ func orEmpty(path string) string {
 	return path
 }
 
-// orMissing returns path, or if it is empty one that never exists.
-func (c Config) orMissing(path string) string {
-	if path == "" {
-		return filepath.Join(c.RunRoot, "nowhere")
-	}
-	return path
-}
+// missing is a path that never exists, in place of the library's default.
+const missing = "/proc/self/missing"

@@ -144,14 +144,14 @@ func TestFilesOfPull(t *testing.T) {
 	needLandlock(t)
 	dir := t.TempDir()
 	cfg := registry.DefaultConfig()
-	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
+	l := Layout{Root: filepath.Join(dir, "s"), RunRoot: filepath.Join(dir, "run")}
 	cfg.Policy, cfg.AuthFile = filepath.Join(dir, "policy.json"), filepath.Join(dir, "auth.json")
 	key, hidden := filepath.Join(dir, "keys/key.gpg"), filepath.Join(dir, "keys/hidden")
 	for path, content := range map[string]string{
 		cfg.Policy: `{"transports":{"docker":{"":[{"keyPaths":["` + key + `"]}]}}}`, cfg.AuthFile: "{}",
 		key: "", hidden: "",
-		cfg.Root + "/rootfs/c/merged/file": "", cfg.Root + "/overlay/l/diff/file": "", cfg.Root + "/tmp/pull-1/file": "",
-		cfg.Root + "/tmp/pull-2/file": "", cfg.Root + "/" + registry.IntegrityFile: "{}", cfg.RunRoot + "/lock": "",
+		l.Root + "/rootfs/c/merged/file": "", l.Root + "/overlay/l/diff/file": "", l.Root + "/tmp/pull-1/file": "",
+		l.Root + "/tmp/pull-2/file": "", l.Integrity(): "{}", l.RunRoot + "/lock": "",
 	} {
 		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600))
 		if err != nil {
@@ -161,16 +161,16 @@ func TestFilesOfPull(t *testing.T) {
 	const none, read, both, absent = "no no", "yes no", "yes yes", "absent absent"
 	cases := []struct{ path, want string }{
 		{"/etc/shadow", none}, {"/usr/bin/env", none}, {fmt.Sprintf("/proc/%d/environ", os.Getpid()), absent}, {hidden, none},
-		{"/proc/sys/kernel/core_pattern", absent}, {cfg.Root + "/rootfs/c/merged/file", none},
-		{cfg.Root + "/tmp/pull-2/file", none}, {cfg.Root + "/" + registry.IntegrityFile, none},
+		{"/proc/sys/kernel/core_pattern", absent}, {l.Root + "/rootfs/c/merged/file", none},
+		{l.Root + "/tmp/pull-2/file", none}, {l.Integrity(), none},
 		{"/etc/hosts", read}, {cfg.Policy, read}, {cfg.AuthFile, none}, {key, read},
-		{cfg.Root + "/overlay/l/diff/file", both}, {cfg.Root + "/tmp/pull-1/file", both}, {cfg.RunRoot + "/lock", both},
+		{l.Root + "/overlay/l/diff/file", both}, {l.Root + "/tmp/pull-1/file", both}, {l.RunRoot + "/lock", both},
 	}
 	args := []string{openProbe}
 	for _, c := range cases {
 		args = append(args, c.path)
 	}
-	lines := confinedLines(t, cfg, cfg.Root+"/tmp/pull-1", args...)
+	lines := confinedLines(t, Job{Config: cfg, Layout: l, Dir: l.Root + "/tmp/pull-1"}, args...)
 	if len(lines) != len(cases) {
 		t.Fatalf("the process printed %q, want %d lines", lines, len(cases))
 	}
@@ -230,10 +230,10 @@ func TestLinkTargets(t *testing.T) {
 	}
 }
 
-// confinedLines returns the lines that this test's binary prints in a role, restricted as a pull in dir.
-func confinedLines(t *testing.T, cfg registry.Config, dir string, role ...string) []string {
+// confinedLines returns the lines that this test's binary prints in a role, restricted as the process of a job.
+func confinedLines(t *testing.T, job Job, role ...string) []string {
 	t.Helper()
-	out := runProbe(t, childEnv(Job{Config: cfg, Dir: dir}), confineProbe, role...)
+	out := runProbe(t, childEnv(job), confineProbe, role...)
 	if out.err != nil {
 		t.Fatalf("the process printed %q, %v: %s", out.stdout, out.err, out.stderr)
 	}
@@ -241,26 +241,25 @@ func confinedLines(t *testing.T, cfg registry.Config, dir string, role ...string
 }
 
 // confinedStore makes the directories of a pull and of a layer.
-func confinedStore(t *testing.T) (cfg registry.Config, dir, layer string) {
+func confinedStore(t *testing.T) (job Job, layer string) {
 	t.Helper()
 	temp := t.TempDir()
-	cfg = registry.DefaultConfig()
-	cfg.Root, cfg.RunRoot = filepath.Join(temp, "s"), filepath.Join(temp, "run")
-	dir, layer = cfg.Root+"/tmp/pull-1", cfg.Root+"/overlay/l/diff"
-	for _, made := range []string{dir, layer, cfg.RunRoot} {
+	l := Layout{Root: filepath.Join(temp, "s"), RunRoot: filepath.Join(temp, "run")}
+	job, layer = Job{Config: registry.DefaultConfig(), Layout: l, Dir: l.Temp() + "/pull-1"}, l.LayerFiles("l")
+	for _, made := range []string{job.Dir, layer, l.RunRoot} {
 		if err := os.MkdirAll(made, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return cfg, dir, layer
+	return job, layer
 }
 
 // TestProgramsOfPull: a pull's process runs itself, and neither programs of the node nor what it has written.
 func TestProgramsOfPull(t *testing.T) {
 	needLandlock(t)
-	cfg, dir, layer := confinedStore(t)
-	cfg.RegistriesConf = filepath.Join(filepath.Dir(cfg.Root), "readable")
-	dropIns := cfg.RegistriesConfDir()
+	job, layer := confinedStore(t)
+	job.Config.RegistriesConf = filepath.Join(filepath.Dir(job.Layout.Root), "readable")
+	dropIns := job.Config.RegistriesConfDir()
 	readable, written := filepath.Join(dropIns, "program"), filepath.Join(layer, "program")
 	program, err := os.ReadFile("/proc/self/exe")
 	err = errors.Join(err, os.Mkdir(dropIns, 0o700), os.WriteFile(readable, program, 0o700),
@@ -268,7 +267,7 @@ func TestProgramsOfPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := confinedLines(t, cfg, dir, runProbes, "/bin/true", readable, written, "/proc/self/exe")
+	got := confinedLines(t, job, runProbes, "/bin/true", readable, written, "/proc/self/exe")
 	if !slices.Equal(got, []string{"no", "no", "no", "yes"}) {
 		t.Errorf("may run /bin/true, programs in /etc and in a layer, and itself: %q, want no, no, no, yes", got)
 	}
@@ -276,8 +275,8 @@ func TestProgramsOfPull(t *testing.T) {
 
 // TestDevicesOfPull: a pull's process makes the device nodes of images, and cannot open them.
 func TestDevicesOfPull(t *testing.T) {
-	cfg, dir, layer := confinedStore(t)
-	got := confinedLines(t, cfg, dir, deviceProbe, filepath.Join(layer, "device"))
+	job, layer := confinedStore(t)
+	got := confinedLines(t, job, deviceProbe, filepath.Join(layer, "device"))
 	if !slices.Equal(got, []string{"yes", "no"}) {
 		t.Errorf("may make and open a device: %q, want yes and no", got)
 	}
@@ -286,8 +285,8 @@ func TestDevicesOfPull(t *testing.T) {
 // TestProcessesOfPull: a pull's process is root, and can neither see nor change other processes of root: without a PID
 // namespace it could take the open files of podd away.
 func TestProcessesOfPull(t *testing.T) {
-	cfg, dir, _ := confinedStore(t)
-	got := confinedLines(t, cfg, dir, processProbe, strconv.Itoa(os.Getpid()))
+	job, _ := confinedStore(t)
+	got := confinedLines(t, job, processProbe, strconv.Itoa(os.Getpid()))
 	const absent = "no such process"
 	want := strings.Join([]string{absent, absent, absent, absent, absent}, " ")
 	if !slices.Equal(got, []string{want}) {
@@ -299,8 +298,8 @@ func TestProcessesOfPull(t *testing.T) {
 // the file system (ioctl), take memory of the node out of use (madvise), read or remove shared memory of others, or
 // take memory that no limit counts.
 func TestSystemCallsOfPull(t *testing.T) {
-	cfg, dir, layer := confinedStore(t)
-	got := confinedLines(t, cfg, dir, kernelProbe, layer)
+	job, layer := confinedStore(t)
+	got := confinedLines(t, job, kernelProbe, layer)
 	if want := []string{"no", "no", "no", "no", "no"}; !slices.Equal(got, want) {
 		t.Errorf("may thaw a file system, offline memory (twice), list segments, make a memory file: %q, want %q", got, want)
 	}
@@ -308,7 +307,7 @@ func TestSystemCallsOfPull(t *testing.T) {
 
 // TestNetworkOfPull: a pull has the network; what copies or verifies what is on this machine has none.
 func TestNetworkOfPull(t *testing.T) {
-	cfg, dir, _ := confinedStore(t)
+	job, _ := confinedStore(t)
 	for name, c := range map[string]struct {
 		job  Job
 		want []string
@@ -317,7 +316,7 @@ func TestNetworkOfPull(t *testing.T) {
 		"load":   {Job{Load: "/a.tar"}, []string{"no", "no", "no"}},
 		"verify": {Job{Verify: "1"}, []string{"no", "no", "no"}},
 	} {
-		c.job.Config, c.job.Dir = cfg, dir
+		c.job.Config, c.job.Layout, c.job.Dir = job.Config, job.Layout, job.Dir
 		out := runProbe(t, childEnv(c.job), confineProbe, networkProbe)
 		if got := strings.Fields(out.stdout); out.err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: may open sockets of IPv4, IPv6 and netlink: %q, %v, want %q: %s",

@@ -33,7 +33,7 @@ func FuzzManifest(f *testing.F) {
 			t.Errorf("%d platforms, want at most %d", len(got), maxPlatforms)
 		}
 		if manifest.MIMETypeIsMultiImage(mime) {
-			_ = checkList(registry.Config{}.SystemContext(""), raw, mime) // most are no list
+			_ = checkList(registry.Config{}.SystemContext(), raw, mime) // most are no list
 			return
 		}
 		man, err := manifest.FromBlob(raw, mime)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/podd-project/podd/image/child"
 	"github.com/podd-project/podd/image/confine"
-	"github.com/podd-project/podd/image/registry"
 )
 
 // Names under which this program runs itself for a pull.
@@ -104,7 +103,7 @@ func writable(root string) ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		switch e.Name() {
-		case registry.RootfsDir, registry.TempDir, registry.IntegrityFile, registry.PreloadedFile:
+		case rootfsDir, tempDir, integrityFile, preloadedFile:
 		default:
 			out = append(out, filepath.Join(root, e.Name()))
 		}

@@ -18,6 +18,7 @@ import (
 // credentials.
 type Job struct {
 	Config registry.Config
+	Layout Layout
 	// Ref is a full name, with a tag or a digest.
 	Ref         string
 	Auth        *registry.Auth    `json:",omitempty"`

@@ -90,7 +90,7 @@ func childEnv(job Job) []string {
 		"GOMEMLIMIT=" + strconv.FormatInt(job.Config.PullMemory/4*3, 10),
 		maxBytesEnv + "=" + strconv.FormatInt(job.Config.MaxImageBytes, 10),
 		maxMemoryEnv + "=" + strconv.FormatInt(job.Config.PullMemory, 10),
-		rootEnv + "=" + job.Config.Root, runRootEnv + "=" + job.Config.RunRoot,
+		rootEnv + "=" + job.Layout.Root, runRootEnv + "=" + job.Layout.RunRoot,
 		readableEnv + "=" + strings.Join(append(readablePaths(job.Config), job.Load), "\n"),
 		offlineEnv + "=" + strconv.FormatBool(job.offline()), idleEnv + "=" + strconv.FormatBool(job.Idle),
 		// Configuration in the home directory of root is for a person, not for pods.

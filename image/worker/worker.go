@@ -19,6 +19,7 @@ import (
 type worker struct {
 	cfg     registry.Config
 	storage storage.Store
+	layout  Layout
 	// temp is for temporary files; the daemon removes it.
 	temp string
 	// lookUp asks the daemon for layers of the additional layer store. Nil: there is none.
@@ -26,16 +27,16 @@ type worker struct {
 }
 
 // systemContext configures containers/image as the daemon does.
-func (w *worker) systemContext() *types.SystemContext { return w.cfg.SystemContext(w.temp) }
+func (w *worker) systemContext() *types.SystemContext { return w.layout.SystemContext(w.cfg, w.temp) }
 
 // doPull opens the store's directory next to the daemon and copies an image, or those of a file, into it, or verifies
 // one.
 func doPull(ctx context.Context, job Job, out *reporter, replies <-chan Found) (Result, error) {
-	opened, err := Open(job.Config)
+	opened, err := Open(job.Layout)
 	if err != nil {
 		return Result{}, fmt.Errorf("open image store: %w", err)
 	}
-	w := &worker{cfg: job.Config, storage: opened, temp: job.Dir}
+	w := &worker{cfg: job.Config, storage: opened, layout: job.Layout, temp: job.Dir}
 	if job.Verify != "" {
 		return Result{ID: job.Verify}, w.verifyStored(ctx, job.Verify, job.Names)
 	}

@@ -58,10 +58,9 @@ func (d *daemon) mechanisms(ctx context.Context) (*Node, error) {
 	d.machine = sandbox.Node{BootID: boot, Layout: record.Layout{
 		Root: d.cfg.Root, Run: d.cfg.Run, NetnsDir: d.cfg.Network.NetnsDir,
 	}}
-	d.cfg.Image.BootID = boot
 	s := d.cfg.Streaming
 	d.budgets = budget.New(s.MaxSessions, s.MaxSessionsPerPod, streaming.MaxPending)
-	images, err := image.New(d.cfg.Image, d.log)
+	images, err := image.New(d.cfg.Image, d.cfg.ImageNode(boot), d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -133,5 +133,11 @@ func (c *Config) Place(root, run string) {
 		c.Network.NetnsDir = filepath.Join(run, "netns")
 	}
 	c.Root, c.Run = root, run
-	c.Image.Root, c.Image.RunRoot = filepath.Join(root, "storage"), filepath.Join(run, "storage")
+}
+
+// ImageNode returns the facts of the node for the image store, whose directories are below root and run.
+func (c *Config) ImageNode(bootID string) image.Node {
+	return image.Node{
+		Root: filepath.Join(c.Root, "storage"), RunRoot: filepath.Join(c.Run, "storage"), BootID: bootID,
+	}
 }

@@ -38,6 +38,9 @@ func (c *Config) validate(origin func(key string) string) []error {
 			p.add(f.key, "%w", err)
 		}
 	}
+	if err := c.ImageNode("").Validate(); err != nil {
+		p.add("root", "%w", err)
+	}
 	if limit := 107; len(c.Listen) > limit { // sun_path
 		p.add("listen", "%q is longer than the %d bytes of a unix socket's path", c.Listen, limit)
 	}
