@@ -151,7 +151,7 @@ func (s *Store) imagesUsing(layer string) []string {
 // layerInUse reports whether a container has a filesystem of an image with the layer.
 func (s *Store) layerInUse(layer string) bool {
 	for _, e := range s.index.Load().all() {
-		if slices.Contains(e.layers, layer) && len(s.refs.users(e.ID)) > 0 {
+		if slices.Contains(e.layers, layer) && len(s.mounts.Users.Of(e.ID)) > 0 {
 			return true
 		}
 	}

@@ -29,11 +29,11 @@ func (s *Store) Disk() Disk {
 	var d Disk
 	counted := map[string]bool{}
 	for _, img := range ix.images {
-		e, one := ix.byID[img.ID], ImageDisk{Image: img, UsedBy: len(s.refs.users(img.ID))}
+		e, one := ix.byID[img.ID], ImageDisk{Image: img, UsedBy: len(s.mounts.Users.Of(img.ID))}
 		for i, id := range e.layers {
 			size := e.sizes[i]
 			if measured, ok := known[id]; ok {
-				size = measured.bytes
+				size = measured.Bytes
 			}
 			one.Bytes += size
 			if images[id] == 1 {

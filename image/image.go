@@ -14,6 +14,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/rootfs"
 )
 
 // Image is one image in the store. It is immutable.
@@ -104,9 +105,7 @@ type VolumeRequest struct {
 }
 
 // FsUsage is the space used by the store.
-type FsUsage struct {
-	Mountpoint string
-	Bytes      uint64
-	Inodes     uint64
-	At         time.Time
-}
+type FsUsage = rootfs.Usage
+
+// Filesystem is the filesystem that holds the store.
+type Filesystem = rootfs.Filesystem

@@ -11,6 +11,7 @@ import (
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image/layers"
+	"github.com/podd-project/podd/image/rootfs"
 )
 
 // maxUnused bounds the layers that wait to be released in the additional layer store.
@@ -32,15 +33,15 @@ func (s *Store) readLazy(l *storage.Layer) (*layers.Lazy, error) {
 // mountLazy mounts a filesystem of an image with layers in the additional layer store. If the store answers that it
 // does not have them, the image is hidden until it is pulled again, which then fetches these layers. If the store
 // does not answer, the error is errdefs.ErrUnavailable.
-func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
-	if o.ids != nil {
+func (s *Store) mountLazy(ctx context.Context, e *entry, o rootfs.Overlay) error {
+	if o.ShiftsIDs() {
 		return s.hideLazy(e, errors.New("the files of an additional layer store cannot be used in a user namespace"))
 	}
 	if s.cfg().AdditionalLayerStore == "" {
 		return s.hideLazy(e, errors.New("its files are in a store of layers, and additional_layer_store is not set"))
 	}
 	answers, err := s.askStore(ctx, storeJob{Root: s.cfg().AdditionalLayerStore, Mount: &storeMount{
-		Dir: o.dir, Lowers: e.lowers, Lazy: e.lazy, Writable: o.writable, Label: o.label,
+		Dir: o.Dir, Lowers: e.lowers, Lazy: e.lazy, Writable: o.Writable, Label: o.Label,
 	}})
 	switch {
 	case errors.Is(err, errStoreHangs):
@@ -193,7 +194,7 @@ func (s *Store) releaseUnused(ctx context.Context) {
 // are used by no container.
 func (s *Store) removeReplaced(ctx context.Context) {
 	for id, e := range s.index.Load().corrupt.byID {
-		if len(e.names) > 0 || !e.isLazy() || len(s.refs.users(id)) > 0 {
+		if len(e.names) > 0 || !e.isLazy() || len(s.mounts.Users.Of(id)) > 0 {
 			continue
 		}
 		if err := s.Remove(ctx, id); err != nil && ctx.Err() == nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image/layers"
+	"github.com/podd-project/podd/image/rootfs"
 )
 
 // Names in the directory of a layer: containers-storage.conf(5), additionallayerstores.
@@ -196,7 +197,7 @@ type storeMount struct {
 
 // do mounts the filesystem. The layers stay those that were opened, whatever the store does meanwhile.
 func (m *storeMount) do(root *storeRoot) storeAnswer {
-	o := overlay{dir: m.Dir, lowers: slices.Clone(m.Lowers), writable: m.Writable, label: m.Label}
+	o := rootfs.Overlay{Dir: m.Dir, Lowers: slices.Clone(m.Lowers), Writable: m.Writable, Label: m.Label}
 	for i, l := range m.Lazy {
 		if l == nil {
 			continue
@@ -206,9 +207,9 @@ func (m *storeMount) do(root *storeRoot) storeAnswer {
 			return failedAnswer(err)
 		}
 		defer files.Close()
-		o.lowers[i] = fmt.Sprintf("/proc/self/fd/%d", files.Fd())
+		o.Lowers[i] = fmt.Sprintf("/proc/self/fd/%d", files.Fd())
 	}
-	if err := o.mount(); err != nil {
+	if err := o.Mount(); err != nil {
 		return storeAnswer{Error: err.Error()}
 	}
 	return storeAnswer{}

@@ -32,7 +32,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	users, other := s.refs.beginRemoval(e.ID)
+	users, other := s.mounts.Users.BeginRemoval(e.ID)
 	switch {
 	case other != nil:
 		select {
@@ -44,7 +44,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	case len(users) > 0:
 		return fmt.Errorf("remove image %s: %w", ref, inUse(users))
 	}
-	defer s.refs.endRemoval(e.ID)
+	defer s.mounts.Users.EndRemoval(e.ID)
 	if err := s.remove(e.ID); err != nil {
 		return fmt.Errorf("remove image %s: %w", ref, err)
 	}

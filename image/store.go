@@ -15,6 +15,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/image/layers"
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/rootfs"
 	"github.com/podd-project/podd/image/worker"
 )
 
@@ -40,10 +41,8 @@ type Store struct {
 	verifying chan struct{}
 	allowed   verdicts
 	pulls     *flights
-	refs      *imageRefs
+	mounts    *rootfs.Mounts
 	usage     *usage
-	rwUsage   *rwUsage
-	oldKernel atomic.Bool // mount overlays with mount(2) only
 	// asking and releasing have a place for each process that asks the additional layer store, unused are layers to
 	// release there.
 	asking, releasing chan struct{}
@@ -67,7 +66,7 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Store{
 		log: log.WithField("component", "image"), storage: opened, layout: layout,
-		pulls: newFlights(ctx, cfg.PullGrace), refs: newImageRefs(), cancel: cancel,
+		pulls: newFlights(ctx, cfg.PullGrace), cancel: cancel,
 		repairing: make(chan struct{}, 1), verifying: make(chan struct{}, maxVerifying),
 		preloaded: loadPreloaded(layout.Preloaded()),
 		asking:    make(chan struct{}, maxAsking), releasing: make(chan struct{}, 1),
@@ -75,7 +74,7 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 	}
 	s.settings.Store(&cfg)
 	s.usage = newUsage(s)
-	s.rwUsage = newRWUsage(s, rwMaxAge)
+	s.mounts = rootfs.New(layout.Root, layout.Rootfs(), func(id string) bool { return s.index.Load().byID[id] != nil }, s.log)
 	empty := newIndex(nil)
 	empty.corrupt = newIndex(nil)
 	s.index.Store(empty)
@@ -105,7 +104,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.refresh(); err != nil {
 		return fmt.Errorf("open image store: %w", err)
 	}
-	if err := s.recoverRootfs(); err != nil {
+	if err := s.mounts.Recover(); err != nil {
 		return fmt.Errorf("open image store: %w", err)
 	}
 	s.removeAllRetired()
@@ -113,7 +112,7 @@ func (s *Store) start(ctx context.Context) error {
 	s.wg.Go(func() { s.watchStorage(ctx) })
 	s.wg.Go(func() { s.releaseUnused(ctx) })
 	s.wg.Go(func() { s.usage.run(ctx) })
-	s.wg.Go(func() { s.rwUsage.run(ctx) })
+	s.wg.Go(func() { s.mounts.Run(ctx) })
 	return nil
 }
 

@@ -2,11 +2,11 @@ package image
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"maps"
 	"sync/atomic"
 	"time"
+
+	"github.com/podd-project/podd/image/rootfs"
 )
 
 // usage measures the disk space of the images, in the background. Layers never change, so each is walked once.
@@ -15,21 +15,16 @@ type usage struct {
 	// requested holds a value while a measurement is due.
 	requested chan struct{}
 	// layers is accessed by run only.
-	layers map[string]diskSize
+	layers map[string]rootfs.Size
 	images atomic.Pointer[FsUsage]
 	// known is a copy of layers, for other goroutines.
-	known atomic.Pointer[map[string]diskSize]
+	known atomic.Pointer[map[string]rootfs.Size]
 }
 
-// diskSize is the disk space taken by files.
-type diskSize struct{ bytes, inodes uint64 }
-
-func (a diskSize) plus(b diskSize) diskSize { return diskSize{a.bytes + b.bytes, a.inodes + b.inodes} }
-
 func newUsage(s *Store) *usage {
-	u := &usage{s: s, requested: make(chan struct{}, 1), layers: map[string]diskSize{}}
+	u := &usage{s: s, requested: make(chan struct{}, 1), layers: map[string]rootfs.Size{}}
 	u.images.Store(&FsUsage{Mountpoint: s.layout.Root, At: time.Now()})
-	u.known.Store(&map[string]diskSize{})
+	u.known.Store(&map[string]rootfs.Size{})
 	return u
 }
 
@@ -37,8 +32,7 @@ func newUsage(s *Store) *usage {
 // counted once each, with their records. It answers from memory; right after a start or a pull, layers that were not
 // measured yet count with the size in their record.
 func (s *Store) Usage(context.Context) (images, containers []FsUsage, err error) {
-	s.rwUsage.touch()
-	return []FsUsage{*s.usage.images.Load()}, []FsUsage{*s.rwUsage.total.Load()}, nil
+	return []FsUsage{*s.usage.images.Load()}, []FsUsage{s.mounts.WritableTotal()}, nil
 }
 
 // request asks for a measurement. It does not block.
@@ -65,8 +59,8 @@ func (u *usage) run(ctx context.Context) {
 func (u *usage) measureImages(ctx context.Context) {
 	ix := u.s.index.Load()
 	u.forget(ix)
-	records := u.walk(ctx, u.s.layout.Images()).
-		plus(u.walk(ctx, u.s.layout.Layers()))
+	records := u.measure(ctx, u.s.layout.Images()).
+		Plus(u.measure(ctx, u.s.layout.Layers()))
 	u.publish(ix, records)
 	for _, e := range ix.byID {
 		for i, id := range e.layers {
@@ -74,10 +68,10 @@ func (u *usage) measureImages(ctx context.Context) {
 				continue
 			}
 			if e.lazy[i] != nil {
-				u.layers[id] = diskSize{inodes: 1}
+				u.layers[id] = rootfs.Size{Inodes: 1}
 				continue
 			}
-			size := u.walk(ctx, e.lowers[i])
+			size := u.measure(ctx, e.lowers[i])
 			if ctx.Err() != nil {
 				return
 			}
@@ -102,8 +96,8 @@ func (u *usage) forget(ix *index) {
 	}
 }
 
-// publish adds up what is known; a layer that was not measured yet counts with its recorded size.
-func (u *usage) publish(ix *index, total diskSize) {
+// publish adds up the sizes; a layer that was not measured yet counts with its recorded size.
+func (u *usage) publish(ix *index, total rootfs.Size) {
 	counted := map[string]bool{}
 	for _, e := range ix.byID {
 		for i, id := range e.layers {
@@ -113,31 +107,16 @@ func (u *usage) publish(ix *index, total diskSize) {
 			counted[id] = true
 			size, ok := u.layers[id]
 			if !ok {
-				size = diskSize{bytes: e.sizes[i]}
+				size = rootfs.Size{Bytes: e.sizes[i]}
 			}
-			total = total.plus(size)
+			total = total.Plus(size)
 		}
 	}
-	u.images.Store(&FsUsage{Mountpoint: u.s.layout.Root, Bytes: total.bytes, Inodes: total.inodes, At: time.Now()})
+	u.images.Store(&FsUsage{Mountpoint: u.s.layout.Root, Bytes: total.Bytes, Inodes: total.Inodes, At: time.Now()})
 	known := maps.Clone(u.layers)
 	u.known.Store(&known)
 }
 
-// walk adds up a directory tree (see walker).
-func (u *usage) walk(ctx context.Context, root string) diskSize {
-	w := walker{seen: map[uint64]bool{}}
-	if err := w.walk(ctx, root); ignoreGone(err) != nil && ctx.Err() == nil {
-		u.s.log.WithError(err).WithField("path", root).Warn("failed to measure disk usage")
-	}
-	if w.cut {
-		u.s.log.WithField("path", root).Warn("disk usage lacks some of very many directories that are very deep")
-	}
-	return w.total
-}
-
-func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+func (u *usage) measure(ctx context.Context, root string) rootfs.Size {
+	return rootfs.Measure(ctx, root, u.s.log)
 }

@@ -85,6 +85,8 @@ var layers = []layer{
 		"names, credentials, policies and errors of registries are the same in every process, and need no store"},
 	{"image/worker", []string{"image/child", "image/confine", "image/layers", "image/registry"},
 		"it runs in the process of a pull, where no Store is: it never imports image"},
+	{"image/rootfs", []string{"image/layers"},
+		"overlays are mounted, measured and deleted by container id, from directories of layers: it needs no store"},
 	{"image/layers", nil, "layers are stored side by side in whatever store the caller has opened"},
 	{"image/confine", nil, "a process restricts itself, whatever it does then"},
 	{"image", []string{"image", "checkpoint"},

@@ -1,4 +1,4 @@
-package image
+package rootfs
 
 import (
 	"context"
@@ -27,8 +27,8 @@ func TestWalkOfManyFiles(t *testing.T) {
 	if got := peak(); got > most {
 		t.Errorf("the walk took %d bytes of memory, want at most %d", got, most)
 	}
-	if w.total.inodes != files+1 {
-		t.Errorf("%d inodes, want %d", w.total.inodes, files+1)
+	if w.total.Inodes != files+1 {
+		t.Errorf("%d inodes, want %d", w.total.Inodes, files+1)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -59,7 +59,10 @@ func fillDirectory(t *testing.T, dir string, files int) {
 // watchHeap returns a function that returns how much the heap has grown at most since.
 func watchHeap(t *testing.T) func() int64 {
 	t.Helper()
-	before := heap()
+	runtime.GC()
+	var start runtime.MemStats
+	runtime.ReadMemStats(&start)
+	before := int64(start.HeapAlloc)
 	stop, result := make(chan struct{}), make(chan int64)
 	go func() {
 		var most int64
@@ -93,8 +96,8 @@ func TestWalkOfDeepTree(t *testing.T) {
 	if got := peak(); got > most {
 		t.Errorf("the walk took %d bytes of memory, want at most %d", got, most)
 	}
-	if w.total.inodes != depth+1 || w.cut {
-		t.Errorf("%d inodes, cut %v, want %d", w.total.inodes, w.cut, depth+1)
+	if w.total.Inodes != depth+1 || w.cut {
+		t.Errorf("%d inodes, cut %v, want %d", w.total.Inodes, w.cut, depth+1)
 	}
 }
 
@@ -111,8 +114,8 @@ func TestWalkOfWideAndDeepTree(t *testing.T) {
 	if err := w.directory(t.Context(), top, 1); err != nil {
 		t.Fatal(err)
 	}
-	if w.total.inodes != maxOpenDirs || !w.cut {
-		t.Errorf("%d inodes, cut %v, want %d and that the rest is not counted", w.total.inodes, w.cut, maxOpenDirs)
+	if w.total.Inodes != maxOpenDirs || !w.cut {
+		t.Errorf("%d inodes, cut %v, want %d and that the rest is not counted", w.total.Inodes, w.cut, maxOpenDirs)
 	}
 }
 

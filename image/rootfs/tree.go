@@ -1,4 +1,4 @@
-package image
+package rootfs
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a tree of directories may cost. A container chooses how many files it makes, and how deep: paths in it can be
+// Limits of the walk of a tree of directories. A container chooses how many files it makes, and how deep: paths in it can be
 // longer than the kernel takes, and directories deeper than descriptors suffice for.
 const (
 	// walkBatch is how many names of a directory are read at a time.
@@ -46,9 +46,9 @@ func eachName(dir *os.File, f func(name string) error) error {
 	}
 }
 
-// removeTree is os.RemoveAll for what a container has written. That one has all directories from the top to the bottom
+// removeTree is os.RemoveAll for files that a container has written. That one has all directories from the top to the bottom
 // open, so that it can exhaust the daemon's descriptors and never ends with success. It continues after an error, and
-// returns the first. No process may change the tree meanwhile.
+// returns the first. No process may change the tree at the same time.
 func removeTree(path string) error {
 	top, err := openDir(unix.AT_FDCWD, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +103,7 @@ func (r *treeRemover) removeDir(parent int, name string, depth int) error {
 	}
 }
 
-// empty removes what is in a directory.
+// empty removes the content of a directory.
 func (r *treeRemover) empty(parent int, name string, depth int) error {
 	dir, err := openDir(parent, name)
 	if err != nil {

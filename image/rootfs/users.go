@@ -1,12 +1,12 @@
-package image
+package rootfs
 
 import (
 	"slices"
 	"sync"
 )
 
-// imageRefs records which containers use which image, and excludes use and removal of one image from each other.
-type imageRefs struct {
+// Users records which containers use which image, and keeps an image from being used while it is removed.
+type Users struct {
 	mu sync.Mutex
 	// byImage counts the filesystems in use or being made, per image and container.
 	byImage map[string]map[string]int
@@ -14,12 +14,12 @@ type imageRefs struct {
 	removing map[string]chan struct{}
 }
 
-func newImageRefs() *imageRefs {
-	return &imageRefs{byImage: map[string]map[string]int{}, removing: map[string]chan struct{}{}}
+func newUsers() *Users {
+	return &Users{byImage: map[string]map[string]int{}, removing: map[string]chan struct{}{}}
 }
 
 // add records that container uses image; false if the image is being removed.
-func (r *imageRefs) add(image, container string) bool {
+func (r *Users) add(image, container string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.removing[image] != nil {
@@ -33,7 +33,7 @@ func (r *imageRefs) add(image, container string) bool {
 }
 
 // remove undoes one add.
-func (r *imageRefs) remove(image, container string) {
+func (r *Users) remove(image, container string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byImage[image][container]--; r.byImage[image][container] <= 0 {
@@ -42,7 +42,7 @@ func (r *imageRefs) remove(image, container string) {
 }
 
 // removeContainer undoes every add of a container.
-func (r *imageRefs) removeContainer(container string) {
+func (r *Users) removeContainer(container string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for image := range r.byImage {
@@ -50,21 +50,21 @@ func (r *imageRefs) removeContainer(container string) {
 	}
 }
 
-func (r *imageRefs) removeLocked(image, container string) {
+func (r *Users) removeLocked(image, container string) {
 	delete(r.byImage[image], container)
 	if len(r.byImage[image]) == 0 {
 		delete(r.byImage, image)
 	}
 }
 
-// users returns the containers that use an image, sorted.
-func (r *imageRefs) users(image string) []string {
+// Of returns the containers that use an image, sorted.
+func (r *Users) Of(image string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.usersLocked(image)
 }
 
-func (r *imageRefs) usersLocked(image string) []string {
+func (r *Users) usersLocked(image string) []string {
 	var out []string
 	for container := range r.byImage[image] {
 		out = append(out, container)
@@ -73,9 +73,9 @@ func (r *imageRefs) usersLocked(image string) []string {
 	return out
 }
 
-// beginRemoval prevents further use of an image until endRemoval. It fails with the containers that use the image, or
+// BeginRemoval prevents further use of an image until EndRemoval. It fails with the containers that use the image, or
 // with a channel that is closed at the end of another removal in progress.
-func (r *imageRefs) beginRemoval(image string) (users []string, other <-chan struct{}) {
+func (r *Users) BeginRemoval(image string) (users []string, other <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.removing[image]; other != nil {
@@ -88,7 +88,8 @@ func (r *imageRefs) beginRemoval(image string) (users []string, other <-chan str
 	return nil, nil
 }
 
-func (r *imageRefs) endRemoval(image string) {
+// EndRemoval ends what BeginRemoval began.
+func (r *Users) EndRemoval(image string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.removing[image])

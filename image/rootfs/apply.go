@@ -1,4 +1,4 @@
-package image
+package rootfs
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 // Apply makes the changes of a layer, as Diff writes it, in a container's root filesystem, which is mounted. A process
 // whose root is that filesystem makes them: no name and no link in the layer leads out of it.
-func (s *Store) Apply(ctx context.Context, container string, layer io.Reader) error {
-	root := filepath.Join(s.containerDir(container), rootName, mergedName)
+func (m *Mounts) Apply(ctx context.Context, container string, layer io.Reader) error {
+	root := filepath.Join(m.containerDir(container), Root, mergedName)
 	from := layers.UntilDone{Context: ctx, From: layer}
 	_, err := chrootarchive.ApplyUncompressedLayer(root, from, &archive.TarOptions{})
 	if ctx.Err() != nil {

@@ -1,4 +1,4 @@
-package image
+package rootfs
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/test/userns"
@@ -44,7 +45,7 @@ func TestOverlayOfOldKernels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			home, dir := t.TempDir(), t.TempDir()
-			o := overlay{dir: dir, lowers: layersOnDisk(t, home, c.layers), writable: c.writable}
+			o := Overlay{Dir: dir, Lowers: layersOnDisk(t, home, c.layers), Writable: c.writable}
 			if err := o.makeDirs(); err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +54,7 @@ func TestOverlayOfOldKernels(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			lowers, err := o.complete(o.lowers)
+			lowers, err := o.complete(o.Lowers)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,11 +66,11 @@ func TestOverlayOfOldKernels(t *testing.T) {
 	}
 	t.Run("too many", func(t *testing.T) {
 		dir := t.TempDir()
-		o := overlay{dir: dir, lowers: layersOnDisk(t, t.TempDir(), 300), writable: true}
+		o := Overlay{Dir: dir, Lowers: layersOnDisk(t, t.TempDir(), 300), Writable: true}
 		if err := o.makeDirs(); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.mountAtOnce(o.lowers); err == nil {
+		if err := o.mountAtOnce(o.Lowers); err == nil {
 			t.Error("300 layers fit into a page")
 		}
 	})
@@ -79,11 +80,11 @@ func TestOverlayOfOldKernels(t *testing.T) {
 func TestOverlayOfLongPaths(t *testing.T) {
 	dir := t.TempDir()
 	home := filepath.Join(t.TempDir(), strings.Repeat("long", 20))
-	o := overlay{dir: dir, lowers: layersOnDisk(t, home, 400), writable: true}
+	o := Overlay{Dir: dir, Lowers: layersOnDisk(t, home, 400), Writable: true}
 	if err := o.makeDirs(); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.mountByParts(o.lowers); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
+	if err := o.mountByParts(o.Lowers); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
 		t.Skipf("this kernel has no lowerdir+: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -120,22 +121,22 @@ func TestOverlayErrorsLeaveNothingMounted(t *testing.T) {
 	}
 	dir := t.TempDir()
 	good := layersOnDisk(t, t.TempDir(), 2)
-	for name, o := range map[string]overlay{
-		"missing layer":  {lowers: []string{good[0], good[1] + "x"}},
-		"bad label":      {lowers: good, label: string(make([]byte, 300))},
-		"missing work":   {lowers: good, writable: true},
-		"missing mapped": {lowers: []string{filepath.Join(dir, "no/id/diff")}},
+	for name, o := range map[string]Overlay{
+		"missing layer":  {Lowers: []string{good[0], good[1] + "x"}},
+		"bad label":      {Lowers: good, Label: string(make([]byte, 300))},
+		"missing work":   {Lowers: good, Writable: true},
+		"missing mapped": {Lowers: []string{filepath.Join(dir, "no/id/diff")}},
 	} {
 		o.ids = ids
-		o.dir = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Join(o.dir, mergedName), 0o700); err != nil {
+		o.Dir = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Join(o.Dir, mergedName), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.mount(); err == nil {
+		if err := o.Mount(); err == nil {
 			t.Errorf("%s: mount succeeded, want an error", name)
 		}
 		for _, part := range []string{mergedName, mappedName} {
-			if err := unix.Unmount(filepath.Join(o.dir, part), unix.MNT_DETACH); err == nil {
+			if err := unix.Unmount(filepath.Join(o.Dir, part), unix.MNT_DETACH); err == nil {
 				t.Errorf("%s: %s was left mounted", name, part)
 			}
 		}
@@ -184,47 +185,47 @@ func TestWalk(t *testing.T) {
 	if err := os.Symlink("/", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	u := &usage{}
-	if got := u.walk(t.Context(), dir); got.inodes != 4 || got.bytes < 1<<20 || got.bytes > 1<<20+64<<10 {
+	log := logrus.StandardLogger()
+	if got := Measure(t.Context(), dir, log); got.Inodes != 4 || got.Bytes < 1<<20 || got.Bytes > 1<<20+64<<10 {
 		t.Errorf("%+v, want 4 inodes and a little over a MiB", got)
 	}
-	if got := u.walk(t.Context(), filepath.Join(dir, "none")); got != (diskSize{}) {
+	if got := Measure(t.Context(), filepath.Join(dir, "none"), log); got != (Size{}) {
 		t.Errorf("walk of an absent directory = %+v, want zero", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := u.walk(ctx, dir); got != (diskSize{}) {
+	if got := Measure(ctx, dir, log); got != (Size{}) {
 		t.Errorf("walk with a cancelled context = %+v, want zero", got)
 	}
 }
 
-func TestHolds(t *testing.T) {
-	h := newImageRefs()
+func TestUsers(t *testing.T) {
+	h := newUsers()
 	if !h.add("img", "b") || !h.add("img", "a") || !h.add("img", "a") || !h.add("other", "a") {
 		t.Fatal("cannot take")
 	}
-	if users, other := h.beginRemoval("img"); other != nil || !slices.Equal(users, []string{"a", "b"}) {
-		t.Errorf("beginRemoval = users %v, other %v, want users [a b]", users, other)
+	if users, other := h.BeginRemoval("img"); other != nil || !slices.Equal(users, []string{"a", "b"}) {
+		t.Errorf("BeginRemoval = users %v, other %v, want users [a b]", users, other)
 	}
 	h.remove("img", "a")
 	h.removeContainer("b")
-	if got := h.users("img"); !slices.Equal(got, []string{"a"}) {
+	if got := h.Of("img"); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("users = %v, want [a]", got)
 	}
 	h.removeContainer("a")
-	if got := h.users("other"); len(got) != 0 {
+	if got := h.Of("other"); len(got) != 0 {
 		t.Errorf("users after removeContainer = %v, want none", got)
 	}
-	if users, other := h.beginRemoval("img"); other != nil || users != nil {
-		t.Errorf("beginRemoval = users %v, other %v, want neither", users, other)
+	if users, other := h.BeginRemoval("img"); other != nil || users != nil {
+		t.Errorf("BeginRemoval = users %v, other %v, want neither", users, other)
 	}
-	if _, other := h.beginRemoval("img"); other == nil {
+	if _, other := h.BeginRemoval("img"); other == nil {
 		t.Error("two removals at once")
 	}
 	if h.add("img", "c") {
 		t.Error("took an image that is being removed")
 	}
-	h.endRemoval("img")
+	h.EndRemoval("img")
 	if !h.add("img", "c") {
 		t.Error("cannot take after the removal ended")
 	}
@@ -240,8 +241,8 @@ func TestOverlayInUserNamespace(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(layers[0], "d"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o := overlay{dir: dir, lowers: layers, writable: true}
-	if err := errors.Join(o.makeDirs(), o.mount()); err != nil {
+	o := Overlay{Dir: dir, Lowers: layers, Writable: true}
+	if err := errors.Join(o.makeDirs(), o.Mount()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -1,4 +1,4 @@
-package image
+package rootfs
 
 import (
 	"errors"
@@ -15,23 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overlay is a filesystem to mount: an image's layers, with an upper directory on top if writable.
-type overlay struct {
-	dir      string   // has merged, and diff and work
-	lowers   []string // top first
-	writable bool
-	label    string
+// Overlay is a filesystem to mount: an image's layers, with an upper directory on top if writable.
+type Overlay struct {
+	Dir      string   // has merged, and diff and work
+	Lowers   []string // directories of layers, top first
+	Writable bool
+	Label    string // of SELinux
 	ids      *idMap
-	// oldKernel is set once a mount by parts has failed, as before Linux 6.7; nil: always try.
+	// oldKernel is set once a mount by parts has failed, as before Linux 6.7. Nil: always try.
 	oldKernel *atomic.Bool
 }
 
 // makeDirs makes the directories. The root of the mount shows the attributes of the upper directory, so that gets those
 // of the image's root directory.
-func (o *overlay) makeDirs() error {
+func (o *Overlay) makeDirs() error {
 	mode, uid, gid := os.FileMode(0o755), 0, 0
-	if len(o.lowers) > 0 {
-		info, err := os.Stat(o.lowers[0])
+	if len(o.Lowers) > 0 {
+		info, err := os.Stat(o.Lowers[0])
 		if err != nil {
 			return fmt.Errorf("layer: %w", err)
 		}
@@ -40,19 +40,19 @@ func (o *overlay) makeDirs() error {
 			uid, gid = int(st.Uid), int(st.Gid)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(o.dir, mergedName), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(o.Dir, mergedName), 0o700); err != nil {
 		return err
 	}
 	uid, gid = o.ids.owner(uid, gid)
 	name := upperName
-	if !o.writable {
+	if !o.Writable {
 		// A read-only overlay needs at least two layers. The empty one is the top one, as the root has its attributes
 		// too.
 		name = emptyName
-	} else if err := os.Mkdir(filepath.Join(o.dir, workName), 0o700); err != nil {
+	} else if err := os.Mkdir(filepath.Join(o.Dir, workName), 0o700); err != nil {
 		return err
 	}
-	top := filepath.Join(o.dir, name)
+	top := filepath.Join(o.Dir, name)
 	if err := os.Mkdir(top, 0o700); err != nil {
 		return err
 	}
@@ -62,11 +62,14 @@ func (o *overlay) makeDirs() error {
 	return os.Chmod(top, mode)
 }
 
-// mount mounts the overlay on merged.
-func (o *overlay) mount() (err error) {
-	lowers := o.lowers
+// ShiftsIDs reports whether the layers are for a user namespace.
+func (o *Overlay) ShiftsIDs() bool { return o.ids != nil }
+
+// Mount mounts the overlay on merged.
+func (o *Overlay) Mount() (err error) {
+	lowers := o.Lowers
 	if o.ids != nil && len(lowers) > 0 {
-		mapped := filepath.Join(o.dir, mappedName)
+		mapped := filepath.Join(o.Dir, mappedName)
 		if lowers, err = o.shift(mapped); err != nil {
 			return err
 		}
@@ -94,8 +97,8 @@ func (o *overlay) mount() (err error) {
 }
 
 // shift mounts the directory of all layers with shifted ids and returns the layers' paths in it.
-func (o *overlay) shift(mapped string) ([]string, error) {
-	home := filepath.Dir(filepath.Dir(o.lowers[0])) // <root>/overlay/<id>/diff
+func (o *Overlay) shift(mapped string) ([]string, error) {
+	home := filepath.Dir(filepath.Dir(o.Lowers[0])) // <root>/overlay/<id>/diff
 	if err := os.Mkdir(mapped, 0o700); err != nil {
 		return nil, err
 	}
@@ -103,24 +106,24 @@ func (o *overlay) shift(mapped string) ([]string, error) {
 		return nil, errors.Join(err, os.Remove(mapped))
 	}
 	var out []string
-	for _, lower := range o.lowers {
+	for _, lower := range o.Lowers {
 		out = append(out, mapped+strings.TrimPrefix(lower, home))
 	}
 	return out, nil
 }
 
 // complete adds the empty layer that the kernel needs: on top of a read-only mount, or as the only lower layer.
-func (o *overlay) complete(lowers []string) ([]string, error) {
-	empty := filepath.Join(o.dir, emptyName)
+func (o *Overlay) complete(lowers []string) ([]string, error) {
+	empty := filepath.Join(o.Dir, emptyName)
 	switch {
-	case !o.writable && len(lowers) > 0:
+	case !o.Writable && len(lowers) > 0:
 		return append([]string{empty}, lowers...), nil
 	case len(lowers) > 0:
 		return lowers, nil
-	case o.writable:
+	case o.Writable:
 		return []string{empty}, os.Mkdir(empty, 0o755)
 	}
-	second := filepath.Join(o.dir, emptyName+"-2")
+	second := filepath.Join(o.Dir, emptyName+"-2")
 	return []string{empty, second}, os.Mkdir(second, 0o755)
 }
 
@@ -130,28 +133,28 @@ type option struct{ key, value string }
 // options returns all parameters but the layers. An index would tie an upper directory to its layers permanently, and a
 // kernel would refuse one whose layers have another mount; upper directories are never reused here. In a user namespace
 // layers have the attributes user.overlay.*, by the same condition in containers/storage: trusted.* are the node's.
-func (o *overlay) options() []option {
+func (o *Overlay) options() []option {
 	out := []option{{"index", "off"}}
 	if unshare.IsRootless() {
 		out = append(out, option{"userxattr", ""})
 	}
-	if o.writable {
+	if o.Writable {
 		out = append(out,
-			option{"upperdir", filepath.Join(o.dir, upperName)}, option{"workdir", filepath.Join(o.dir, workName)},
+			option{"upperdir", filepath.Join(o.Dir, upperName)}, option{"workdir", filepath.Join(o.Dir, workName)},
 			option{"volatile", ""}) // fsync does nothing: no container outlives a reboot
 	}
 	return out
 }
 
 // mountByParts mounts with fsopen(2), one parameter at a time: the only limit on layers is the kernel's 500.
-func (o *overlay) mountByParts(lowers []string) error {
+func (o *Overlay) mountByParts(lowers []string) error {
 	fsfd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("fsopen", err)
 	}
 	defer unix.Close(fsfd)
 	longest := maxString
-	if !o.writable || len(strings.Join(lowers, "")) > maxLowers {
+	if !o.Writable || len(strings.Join(lowers, "")) > maxLowers {
 		longest = 0
 	}
 	for _, lower := range lowers {
@@ -163,7 +166,7 @@ func (o *overlay) mountByParts(lowers []string) error {
 		return err
 	}
 	attrs := 0
-	if !o.writable {
+	if !o.Writable {
 		attrs = unix.MOUNT_ATTR_RDONLY
 	}
 	mfd, err := unix.Fsmount(fsfd, unix.FSMOUNT_CLOEXEC, attrs)
@@ -171,7 +174,7 @@ func (o *overlay) mountByParts(lowers []string) error {
 		return withKernelLog(fsfd, "fsmount", err)
 	}
 	defer unix.Close(mfd)
-	target := filepath.Join(o.dir, mergedName)
+	target := filepath.Join(o.Dir, mergedName)
 	if err := unix.MoveMount(mfd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "move_mount", Path: target, Err: err}
 	}
@@ -179,7 +182,7 @@ func (o *overlay) mountByParts(lowers []string) error {
 }
 
 // configure sets everything but the layers and creates the filesystem.
-func (o *overlay) configure(fsfd int) error {
+func (o *Overlay) configure(fsfd int) error {
 	for _, opt := range o.options() {
 		var err error
 		if opt.value == "" {
@@ -191,8 +194,8 @@ func (o *overlay) configure(fsfd int) error {
 			return withKernelLog(fsfd, "set "+opt.key, err)
 		}
 	}
-	if o.label != "" {
-		if err := unix.FsconfigSetString(fsfd, "context", o.label); err != nil {
+	if o.Label != "" {
+		if err := unix.FsconfigSetString(fsfd, "context", o.Label); err != nil {
 			return withKernelLog(fsfd, "set SELinux context", err)
 		}
 	}
@@ -244,7 +247,7 @@ func withKernelLog(fsfd int, step string, err error) error {
 
 // mountAtOnce mounts with mount(2), for older kernels. All parameters share one page, so the layers are passed as open
 // files, whose names are short.
-func (o *overlay) mountAtOnce(lowers []string) error {
+func (o *Overlay) mountAtOnce(lowers []string) error {
 	var names []string
 	for _, lower := range lowers {
 		fd, name, err := shorten(lower)
@@ -263,14 +266,14 @@ func (o *overlay) mountAtOnce(lowers []string) error {
 		params = append(params, opt.key+"="+opt.value)
 	}
 	flags := uintptr(0)
-	if !o.writable {
+	if !o.Writable {
 		flags = unix.MS_RDONLY
 	}
-	data := label.FormatMountLabel(strings.Join(params, ","), o.label)
+	data := label.FormatMountLabel(strings.Join(params, ","), o.Label)
 	if len(data) >= os.Getpagesize() {
 		return fmt.Errorf("mount overlay: %d layers are too many for this kernel (before Linux 6.7)", len(lowers))
 	}
-	if err := unix.Mount("overlay", filepath.Join(o.dir, mergedName), "overlay", flags, data); err != nil {
+	if err := unix.Mount("overlay", filepath.Join(o.Dir, mergedName), "overlay", flags, data); err != nil {
 		return fmt.Errorf("mount overlay: %w", err)
 	}
 	return nil

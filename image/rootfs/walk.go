@@ -1,14 +1,41 @@
-package image
+package rootfs
 
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 )
 
-// What a walk keeps in memory.
+// Size is the disk space taken by files.
+type Size struct{ Bytes, Inodes uint64 }
+
+// Plus returns the sum of two sizes.
+func (a Size) Plus(b Size) Size { return Size{a.Bytes + b.Bytes, a.Inodes + b.Inodes} }
+
+// Measure adds up a directory tree. It logs what it cannot read, and returns zero for a tree that does not exist.
+func Measure(ctx context.Context, root string, log logrus.FieldLogger) Size {
+	w := walker{seen: map[uint64]bool{}}
+	if err := w.walk(ctx, root); ignoreGone(err) != nil && ctx.Err() == nil {
+		log.WithError(err).WithField("path", root).Warn("failed to measure disk usage")
+	}
+	if w.cut {
+		log.WithField("path", root).Warn("disk usage is too low: very many directories are very deep")
+	}
+	return w.total
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Limits of the memory of a walk.
 const (
 	// maxLinked is how many files with several names are remembered. Further ones count once for each name.
 	maxLinked = 100_000
@@ -17,10 +44,10 @@ const (
 	maxDeferred = 100_000
 )
 
-// walker adds up a directory tree: allocated blocks, and files with several names once. Files that vanish meanwhile are
-// not counted. It does not leave the tree, even while a container replaces directories by links.
+// walker adds up a directory tree: allocated blocks, and files with several names once. Files that vanish during the
+// walk are not counted. It does not leave the tree, even while a container replaces directories by links.
 type walker struct {
-	total diskSize
+	total Size
 	// seen has the inodes of files with several names.
 	seen map[uint64]bool
 	// deferred are directories to walk. Not their paths: those can be longer than memory.
@@ -67,12 +94,12 @@ func (w *walker) walkDir(ctx context.Context, dir *os.File, depth int) error {
 	return w.directory(ctx, dir, depth)
 }
 
-// directory adds up what is in dir.
+// directory adds up the content of dir.
 func (w *walker) directory(ctx context.Context, dir *os.File, depth int) error {
 	return ignoreMoved(eachName(dir, func(name string) error { return w.entry(ctx, int(dir.Fd()), name, depth) }))
 }
 
-// entry adds a file, or a directory with what is in it.
+// entry adds a file, or a directory with its content.
 func (w *walker) entry(ctx context.Context, parent int, name string, depth int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -125,5 +152,5 @@ func (w *walker) add(st *unix.Stat_t) {
 	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR && len(w.seen) < maxLinked {
 		w.seen[st.Ino] = true
 	}
-	w.total = w.total.plus(diskSize{bytes: uint64(st.Blocks) * 512, inodes: 1})
+	w.total = w.total.Plus(Size{Bytes: uint64(st.Blocks) * 512, Inodes: 1})
 }

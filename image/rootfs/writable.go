@@ -1,4 +1,4 @@
-package image
+package rootfs
 
 import (
 	"context"
@@ -23,17 +23,17 @@ const (
 	rwKeepMeasuring = 5 * time.Minute
 )
 
-// rwUsage measures the size of the containers' writable layers, in the background and at a bounded rate.
-type rwUsage struct {
+// writable measures the size of the containers' writable layers, in the background and at a bounded rate.
+type writable struct {
 	age     time.Duration
 	root    string // of the store
-	list    func(context.Context) ([]string, error)
-	measure func(ctx context.Context, container string) diskSize
+	list    func() ([]string, error)
+	measure func(ctx context.Context, container string) Size
 
 	// requested holds a value while a round is due.
 	requested chan struct{}
 	asked     atomic.Int64 // time of the last request, in Unix nanoseconds
-	total     atomic.Pointer[FsUsage]
+	total     atomic.Pointer[Usage]
 	disk      atomic.Pointer[Filesystem]
 
 	mu sync.Mutex
@@ -41,9 +41,17 @@ type rwUsage struct {
 	samples map[string]sample
 }
 
+// Usage is disk space in use.
+type Usage struct {
+	Mountpoint string
+	Bytes      uint64
+	Inodes     uint64
+	At         time.Time
+}
+
 // sample is a measurement and the time of the next one.
 type sample struct {
-	FsUsage
+	Usage
 	due time.Time
 }
 
@@ -51,43 +59,48 @@ type sample struct {
 type Filesystem struct {
 	// Major and Minor are the numbers of its block device, or of an unnamed device if it has none.
 	Major, Minor uint32
-	// Bytes and Inodes are its size; InodesFree is what is free.
+	// Bytes and Inodes are its size; InodesFree are the free inodes.
 	Bytes, Inodes, InodesFree uint64
 	At                        time.Time
 }
 
-func newRWUsage(s *Store, age time.Duration) *rwUsage {
-	w := &rwUsage{
-		age: age, root: s.layout.Root, list: s.ContainersWithMounts,
-		measure: func(ctx context.Context, container string) diskSize {
-			return s.usage.walk(ctx, s.UpperDir(container))
-		},
+func newWritable(
+	root string, list func() ([]string, error), measure func(ctx context.Context, container string) Size,
+) *writable {
+	w := &writable{
+		age: rwMaxAge, root: root, list: list, measure: measure,
 		requested: make(chan struct{}, 1), samples: map[string]sample{},
 	}
-	w.total.Store(&FsUsage{Mountpoint: w.root, At: time.Now()})
+	w.total.Store(&Usage{Mountpoint: w.root, At: time.Now()})
 	w.publishDisk()
 	w.touch() // the first request should find a figure
 	return w
 }
 
-// Writable returns the size of what a container has written to its root filesystem. It works from memory: the figure is
-// seconds old, and older if there are many files. False for a container without a root filesystem, or with one that was
-// not measured yet.
-func (s *Store) Writable(container string) (FsUsage, bool) { return s.rwUsage.get(container) }
+// Writable returns the size of the files that a container has written to its root filesystem. It works from memory: the
+// figure is seconds old, and older if there are many files. False for a container without a root filesystem, or with
+// one that was not measured yet.
+func (m *Mounts) Writable(container string) (Usage, bool) { return m.writable.get(container) }
 
-// Filesystem describes the filesystem that holds the store, and so every writable layer. It works from memory.
-func (s *Store) Filesystem() Filesystem { return *s.rwUsage.disk.Load() }
+// WritableTotal returns the size of all containers' files, from memory, and requests a measurement.
+func (m *Mounts) WritableTotal() Usage {
+	m.writable.touch()
+	return *m.writable.total.Load()
+}
 
-func (w *rwUsage) get(container string) (FsUsage, bool) {
+// Filesystem describes the filesystem that holds the writable layers. It works from memory.
+func (m *Mounts) Filesystem() Filesystem { return *m.writable.disk.Load() }
+
+func (w *writable) get(container string) (Usage, bool) {
 	w.touch()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f, ok := w.samples[container]
-	return f.FsUsage, ok
+	return f.Usage, ok
 }
 
 // touch keeps the background measuring, and starts a round if it has stopped.
-func (w *rwUsage) touch() {
+func (w *writable) touch() {
 	now := time.Now().UnixNano()
 	if last := w.asked.Swap(now); now-last < int64(rwKeepMeasuring) {
 		return
@@ -99,7 +112,7 @@ func (w *rwUsage) touch() {
 }
 
 // run measures until ctx ends.
-func (w *rwUsage) run(ctx context.Context) {
+func (w *writable) run(ctx context.Context) {
 	const rounds = 4 // per rwMaxAge, so that no figure gets much older
 	timer := time.NewTimer(w.age / rounds)
 	defer timer.Stop()
@@ -118,9 +131,9 @@ func (w *rwUsage) run(ctx context.Context) {
 }
 
 // round measures the layers that are due.
-func (w *rwUsage) round(ctx context.Context) {
+func (w *writable) round(ctx context.Context) {
 	w.publishDisk()
-	containers, err := w.list(ctx)
+	containers, err := w.list()
 	if err != nil {
 		return // other methods report an unreadable directory
 	}
@@ -138,10 +151,10 @@ func (w *rwUsage) round(ctx context.Context) {
 }
 
 // add measures a new, empty layer.
-func (w *rwUsage) add(ctx context.Context, container string) { w.measureOne(ctx, container) }
+func (w *writable) add(ctx context.Context, container string) { w.measureOne(ctx, container) }
 
 // measureOne measures one layer and returns how long that took.
-func (w *rwUsage) measureOne(ctx context.Context, container string) time.Duration {
+func (w *writable) measureOne(ctx context.Context, container string) time.Duration {
 	start := time.Now()
 	size := w.measure(ctx, container)
 	if ctx.Err() != nil {
@@ -152,20 +165,20 @@ func (w *rwUsage) measureOne(ctx context.Context, container string) time.Duratio
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.samples[container] = sample{
-		FsUsage: FsUsage{Mountpoint: w.root, Bytes: size.bytes, Inodes: size.inodes, At: now},
+		Usage: Usage{Mountpoint: w.root, Bytes: size.Bytes, Inodes: size.Inodes, At: now},
 		due:     now.Add(max(w.age, rwRestFactor*took)),
 	}
 	return took
 }
 
-func (w *rwUsage) due(container string) bool {
+func (w *writable) due(container string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !time.Now().Before(w.samples[container].due)
 }
 
 // forget drops the containers that are gone.
-func (w *rwUsage) forget(containers []string) {
+func (w *writable) forget(containers []string) {
 	there := make(map[string]bool, len(containers))
 	for _, c := range containers {
 		there[c] = true
@@ -180,8 +193,8 @@ func (w *rwUsage) forget(containers []string) {
 }
 
 // publishTotal publishes the size of all layers; it is as old as the oldest sample.
-func (w *rwUsage) publishTotal() {
-	total := FsUsage{Mountpoint: w.root, At: time.Now()}
+func (w *writable) publishTotal() {
+	total := Usage{Mountpoint: w.root, At: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.samples {
@@ -195,7 +208,7 @@ func (w *rwUsage) publishTotal() {
 }
 
 // publishDisk publishes the size of the filesystem.
-func (w *rwUsage) publishDisk() {
+func (w *writable) publishDisk() {
 	d := Filesystem{At: time.Now()}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(w.root, &fs); err == nil {

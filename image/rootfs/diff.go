@@ -1,4 +1,4 @@
-package image
+package rootfs
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"go.podman.io/storage/pkg/chrootarchive"
 )
 
-// Diff writes what a container has written to its root filesystem, as a layer of OCI without compression. It is read by
-// a process whose root is that directory: the container's other processes may replace directories by links meanwhile.
-func (s *Store) Diff(ctx context.Context, container string, w io.Writer) error {
-	upper := s.UpperDir(container)
+// Diff writes the changes of a container to its root filesystem, as a layer of OCI without compression. They are read by
+// a process whose root is that directory: the container's processes may replace directories by links at the same time.
+func (m *Mounts) Diff(ctx context.Context, container string, w io.Writer) error {
+	upper := m.UpperDir(container)
 	layer, err := chrootarchive.Tar(upper, &archive.TarOptions{WhiteoutFormat: archive.OverlayWhiteoutFormat}, upper)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(upper), err)

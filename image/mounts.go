@@ -1,0 +1,85 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/image/rootfs"
+)
+
+// Rootfs makes a container's root filesystem and returns the path where it is mounted. An existing one, from before a
+// crash, is deleted first. With id mappings the layers are mounted with shifted ids; nothing is copied.
+//
+// Errors: errdefs.ErrNotFound if there is no such image; errdefs.ErrFailedPrecondition if the kernel or the filesystem
+// cannot shift ids, or a parent directory is not searchable in the user namespace.
+func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
+	path, err := s.mount(ctx, r.ImageID, rootfs.Request{
+		Container: r.ContainerID, Name: rootfs.Root, Label: r.MountLabel, UIDs: r.UIDs, GIDs: r.GIDs, Writable: true,
+	})
+	if err != nil {
+		return "", fmt.Errorf("root filesystem of container %s: %w", r.ContainerID, err)
+	}
+	return path, nil
+}
+
+// Volume mounts an image read-only for a container and returns the path. Otherwise it behaves like Rootfs.
+func (s *Store) Volume(ctx context.Context, r VolumeRequest) (string, error) {
+	if r.Index < 0 {
+		return "", fmt.Errorf("image volume %d of container %s: %w", r.Index, r.ContainerID, errdefs.ErrInvalidArgument)
+	}
+	path, err := s.mount(ctx, r.ImageID, rootfs.Request{
+		Container: r.ContainerID, Name: rootfs.Volume(r.Index), Label: r.MountLabel, UIDs: r.UIDs, GIDs: r.GIDs,
+	})
+	if err != nil {
+		return "", fmt.Errorf("image volume %d of container %s: %w", r.Index, r.ContainerID, err)
+	}
+	return path, nil
+}
+
+// mount makes a filesystem of an image.
+func (s *Store) mount(ctx context.Context, ref string, r rootfs.Request) (string, error) {
+	e, err := s.find(ref)
+	if err != nil {
+		return "", err
+	}
+	if e.refused != nil {
+		return "", fmt.Errorf("image %s: %w", ref, e.refused)
+	}
+	r.Image, r.Layers = e.ID, e.lowers
+	if e.isLazy() {
+		r.Mount = func(o rootfs.Overlay) error { return s.mountLazy(ctx, e, o) }
+	}
+	return s.mounts.Make(ctx, r)
+}
+
+// Release unmounts and deletes a container's root filesystem and its image volumes. Absent ones are not an error.
+func (s *Store) Release(_ context.Context, container string) error { return s.mounts.Release(container) }
+
+// ContainersWithMounts returns the ids of the containers that have a root filesystem or volumes, mounted or not,
+// sorted.
+func (s *Store) ContainersWithMounts(context.Context) ([]string, error) { return s.mounts.Containers() }
+
+// UpperDir returns the directory with the changes of a container to its root filesystem, whether it exists or not.
+func (s *Store) UpperDir(container string) string { return s.mounts.UpperDir(container) }
+
+// Diff writes the changes of a container to its root filesystem, as a layer of OCI without compression.
+func (s *Store) Diff(ctx context.Context, container string, w io.Writer) error {
+	return s.mounts.Diff(ctx, container, w)
+}
+
+// Apply makes the changes of a layer, as Diff writes it, in a container's root filesystem, which is mounted. No name and
+// no link in the layer leads out of it.
+func (s *Store) Apply(ctx context.Context, container string, layer io.Reader) error {
+	return s.mounts.Apply(ctx, container, layer)
+}
+
+// Writable returns the size of the files that a container has written to its root filesystem. It works from memory: the
+// figure is seconds old, and older if there are many files. False for a container without a root filesystem, or with
+// one that was not measured yet.
+func (s *Store) Writable(container string) (FsUsage, bool) { return s.mounts.Writable(container) }
+
+// Filesystem describes the filesystem that holds the store, and so every writable layer. It works from memory.
+func (s *Store) Filesystem() Filesystem { return s.mounts.Filesystem() }
