@@ -1,11 +1,9 @@
 package image
 
 import (
-	"os"
-
 	"go.podman.io/storage/pkg/reexec"
 
-	"github.com/podd-project/podd/image/child"
+	"github.com/podd-project/podd/image/lazy"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/image/worker"
 )
@@ -15,11 +13,6 @@ import (
 func Init() bool {
 	worker.Register()
 	registry.Register()
-	reexec.Register(storeCommand, func() {
-		if err := runStoreJob(os.Stdin, os.Stdout); err != nil {
-			child.Fail(err)
-		}
-		os.Exit(0)
-	})
+	lazy.Register()
 	return reexec.Init()
 }

@@ -56,7 +56,9 @@ func (s *Store) mount(ctx context.Context, ref string, r rootfs.Request) (string
 }
 
 // Release unmounts and deletes a container's root filesystem and its image volumes. Absent ones are not an error.
-func (s *Store) Release(_ context.Context, container string) error { return s.mounts.Release(container) }
+func (s *Store) Release(_ context.Context, container string) error {
+	return s.mounts.Release(container)
+}
 
 // ContainersWithMounts returns the ids of the containers that have a root filesystem or volumes, mounted or not,
 // sorted.

@@ -14,6 +14,9 @@ func (s *Store) runWorker(
 	job.Layout = s.layout
 	return worker.Run(ctx, job, c, worker.Daemon{
 		Log: s.log, Progress: p,
-		LookUp: func(r worker.LookUp) (worker.Found, error) { return s.answerLookUp(ctx, job.Ref, r) },
+		LookUp: func(r worker.LookUp) (worker.Found, error) {
+			found, err := s.lazy.LookUp(ctx, job.Ref, r.Manifest, r.Layers)
+			return worker.Found{Found: found}, err
+		},
 	})
 }

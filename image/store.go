@@ -13,7 +13,7 @@ import (
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/image/layers"
+	"github.com/podd-project/podd/image/lazy"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/image/rootfs"
 	"github.com/podd-project/podd/image/worker"
@@ -43,10 +43,7 @@ type Store struct {
 	pulls     *flights
 	mounts    *rootfs.Mounts
 	usage     *usage
-	// asking and releasing have a place for each process that asks the additional layer store, unused are layers to
-	// release there.
-	asking, releasing chan struct{}
-	unused            chan layers.Lazy
+	lazy      *lazy.Client
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
@@ -69,11 +66,10 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 		pulls: newFlights(ctx, cfg.PullGrace), cancel: cancel,
 		repairing: make(chan struct{}, 1), verifying: make(chan struct{}, maxVerifying),
 		preloaded: loadPreloaded(layout.Preloaded()),
-		asking:    make(chan struct{}, maxAsking), releasing: make(chan struct{}, 1),
-		unused: make(chan layers.Lazy, maxUnused),
 	}
 	s.settings.Store(&cfg)
 	s.usage = newUsage(s)
+	s.lazy = lazy.New(func() string { return s.cfg().AdditionalLayerStore }, s.log)
 	s.mounts = rootfs.New(layout.Root, layout.Rootfs(), func(id string) bool { return s.index.Load().byID[id] != nil }, s.log)
 	empty := newIndex(nil)
 	empty.corrupt = newIndex(nil)
@@ -110,7 +106,7 @@ func (s *Store) start(ctx context.Context) error {
 	s.removeAllRetired()
 	s.wg.Go(func() { s.verifyAfterPowerLoss(ctx) })
 	s.wg.Go(func() { s.watchStorage(ctx) })
-	s.wg.Go(func() { s.releaseUnused(ctx) })
+	s.wg.Go(func() { s.lazy.Run(ctx) })
 	s.wg.Go(func() { s.usage.run(ctx) })
 	s.wg.Go(func() { s.mounts.Run(ctx) })
 	return nil

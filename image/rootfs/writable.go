@@ -166,7 +166,7 @@ func (w *writable) measureOne(ctx context.Context, container string) time.Durati
 	defer w.mu.Unlock()
 	w.samples[container] = sample{
 		Usage: Usage{Mountpoint: w.root, Bytes: size.Bytes, Inodes: size.Inodes, At: now},
-		due:     now.Add(max(w.age, rwRestFactor*took)),
+		due:   now.Add(max(w.age, rwRestFactor*took)),
 	}
 	return took
 }

@@ -1,4 +1,4 @@
-package image
+package lazy
 
 import (
 	"encoding/json"
@@ -20,19 +20,19 @@ import (
 
 // Names in the directory of a layer: containers-storage.conf(5), additionallayerstores.
 const (
-	storeFiles = "diff" // the layer's root directory
-	storeInfo  = "info" // JSON
-	storeUse   = "use"  // to create it tells the store that the layer is used
+	filesName = "diff" // the layer's root directory
+	infoName  = "info" // JSON
+	useName   = "use"  // to create it tells the store that the layer is used
 )
 
-// maxStoreInfo bounds the file info, in bytes.
-const maxStoreInfo = 64 << 10
+// maxInfo bounds the file info, in bytes.
+const maxInfo = 64 << 10
 
-// storeRoot is the mount point of an additional layer store.
-type storeRoot struct{ *os.File }
+// mountPoint is that of an additional layer store.
+type mountPoint struct{ *os.File }
 
-// openStoreRoot fails with errdefs.ErrUnavailable if no store is mounted.
-func openStoreRoot(dir string) (*storeRoot, error) {
+// openRoot fails with errdefs.ErrUnavailable if no store is mounted.
+func openRoot(dir string) (*mountPoint, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)
@@ -45,12 +45,12 @@ func openStoreRoot(dir string) (*storeRoot, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w: %w", dir, err, errdefs.ErrUnavailable), f.Close())
 	}
-	return &storeRoot{f}, nil
+	return &mountPoint{f}, nil
 }
 
-// open opens a file of a layer. What it opens is in the store: no link and no other mount is followed.
-func (r *storeRoot) open(l layers.Lazy, name string, flags uint64, mode uint64) (*os.File, error) {
-	const retries = 10 // EAGAIN: something was renamed meanwhile
+// open opens a file of a layer. The file is in the store: no link and no other mount is followed.
+func (r *mountPoint) open(l layers.Lazy, name string, flags uint64, mode uint64) (*os.File, error) {
+	const retries = 10 // EAGAIN: something was renamed
 	full := path.Join(l.Path(), name)
 	how := unix.OpenHow{
 		Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: mode,
@@ -69,13 +69,13 @@ func (r *storeRoot) open(l layers.Lazy, name string, flags uint64, mode uint64) 
 	return nil, &os.PathError{Op: "open", Path: path.Join(r.Name(), full), Err: unix.EAGAIN}
 }
 
-func (r *storeRoot) openFiles(l layers.Lazy) (*os.File, error) {
-	return r.open(l, storeFiles, unix.O_PATH|unix.O_DIRECTORY, 0)
+func (r *mountPoint) openFiles(l layers.Lazy) (*os.File, error) {
+	return r.open(l, filesName, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
-// lookUp looks for a layer, compares what the store says of it, and tells the store that it is used. The store fetches
-// the table of contents at the first access to the files, and knows what is in info only then.
-func (r *storeRoot) lookUp(l layers.Wanted) storeAnswer {
+// lookUp looks for a layer, compares the store's description of it, and tells the store that it is used. The store fetches
+// the table of contents at the first access to the files, and knows the content of info only then.
+func (r *mountPoint) lookUp(l layers.Wanted) answer {
 	files, err := r.openFiles(l.Lazy)
 	if err != nil {
 		return failedAnswer(err)
@@ -91,10 +91,10 @@ func (r *storeRoot) lookUp(l layers.Wanted) storeAnswer {
 	r.use(l.Lazy)
 	found := l.Lazy
 	found.Mode, found.UID, found.GID = st.Mode, int(st.Uid), int(st.Gid)
-	return storeAnswer{Found: &found}
+	return answer{Found: &found}
 }
 
-// layerInfo is what a store says of a layer, of the fields that storage.Layer has.
+// layerInfo is the store's description of a layer, as far as storage.Layer has its fields.
 type layerInfo struct {
 	CompressedDigest   digest.Digest `json:"compressed-diff-digest"`
 	CompressedSize     int64         `json:"compressed-size"`
@@ -107,7 +107,7 @@ type layerInfo struct {
 
 // compare returns an error if the store means another layer. It must name the table of contents; it may leave out the
 // rest.
-func (r *storeRoot) compare(l layers.Wanted) error {
+func (r *mountPoint) compare(l layers.Wanted) error {
 	info, err := r.info(l.Lazy)
 	if err != nil {
 		return err
@@ -136,8 +136,8 @@ func sizeText(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func (r *storeRoot) info(l layers.Lazy) (*layerInfo, error) {
-	file, err := r.open(l, storeInfo, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+func (r *mountPoint) info(l layers.Lazy) (*layerInfo, error) {
+	file, err := r.open(l, infoName, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +145,12 @@ func (r *storeRoot) info(l layers.Lazy) (*layerInfo, error) {
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", file.Name()))
 	}
-	raw, err := io.ReadAll(io.LimitReader(file, maxStoreInfo+1))
+	raw, err := io.ReadAll(io.LimitReader(file, maxInfo+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(raw) > maxStoreInfo {
-		return nil, fmt.Errorf("%s has more than %d bytes", file.Name(), maxStoreInfo)
+	if len(raw) > maxInfo {
+		return nil, fmt.Errorf("%s has more than %d bytes", file.Name(), maxInfo)
 	}
 	var info layerInfo
 	if err := json.Unmarshal(raw, &info); err != nil {
@@ -160,21 +160,21 @@ func (r *storeRoot) info(l layers.Lazy) (*layerInfo, error) {
 }
 
 // use tells the store that a layer is used. A store that counts does not make the file.
-func (r *storeRoot) use(l layers.Lazy) {
-	file, err := r.open(l, storeUse, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+func (r *mountPoint) use(l layers.Lazy) {
+	file, err := r.open(l, useName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err == nil {
-		_ = errors.Join(file.Close(), unix.Unlinkat(int(r.Fd()), path.Join(l.Path(), storeUse), 0)) // it does not count
+		_ = errors.Join(file.Close(), unix.Unlinkat(int(r.Fd()), path.Join(l.Path(), useName), 0)) // it does not count
 	}
 }
 
-// release tells the store that a layer is not used any more: it counts the attempt to remove the directory.
-func (r *storeRoot) release(l layers.Lazy) {
+// release tells the store that a layer is no longer used: it counts the attempt to remove the directory.
+func (r *mountPoint) release(l layers.Lazy) {
 	_ = unix.Unlinkat(int(r.Fd()), l.Path(), unix.AT_REMOVEDIR) // fails by design
 }
 
 // check reports whether the store serves a layer: its root directory can be read.
-func (r *storeRoot) check(l layers.Lazy) storeAnswer {
-	files, err := r.open(l, storeFiles, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+func (r *mountPoint) check(l layers.Lazy) answer {
+	files, err := r.open(l, filesName, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return failedAnswer(err)
 	}
@@ -182,11 +182,11 @@ func (r *storeRoot) check(l layers.Lazy) storeAnswer {
 	if _, err := files.ReadDir(1); err != nil && !errors.Is(err, io.EOF) {
 		return failedAnswer(err)
 	}
-	return storeAnswer{}
+	return answer{}
 }
 
-// storeMount is a filesystem with layers of the store.
-type storeMount struct {
+// mount is a filesystem with layers of the store.
+type mount struct {
 	Dir string
 	// Lowers are the layers' directories, Lazy those of the store, nil for others; both top first.
 	Lowers   []string
@@ -195,8 +195,8 @@ type storeMount struct {
 	Label    string
 }
 
-// do mounts the filesystem. The layers stay those that were opened, whatever the store does meanwhile.
-func (m *storeMount) do(root *storeRoot) storeAnswer {
+// do mounts the filesystem. The layers stay those that were opened, whatever the store does in the meantime.
+func (m *mount) do(root *mountPoint) answer {
 	o := rootfs.Overlay{Dir: m.Dir, Lowers: slices.Clone(m.Lowers), Writable: m.Writable, Label: m.Label}
 	for i, l := range m.Lazy {
 		if l == nil {
@@ -210,7 +210,7 @@ func (m *storeMount) do(root *storeRoot) storeAnswer {
 		o.Lowers[i] = fmt.Sprintf("/proc/self/fd/%d", files.Fd())
 	}
 	if err := o.Mount(); err != nil {
-		return storeAnswer{Error: err.Error()}
+		return answer{Error: err.Error()}
 	}
-	return storeAnswer{}
+	return answer{}
 }
