@@ -1,19 +1,17 @@
 package image
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"runtime"
+	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/sirupsen/logrus"
 	"go.podman.io/storage"
-	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image/integrity"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // Corruption is a layer whose files are not those that were pulled.
@@ -34,7 +32,7 @@ func (s *Store) Verify(ctx context.Context, mark bool) ([]Corruption, error) {
 	var err error
 	s.wg.Go(func() {
 		defer close(done)
-		found, err = s.verifyAll(ctx, mark)
+		found, err = s.integrity.Verify(ctx, mark)
 		if err == nil {
 			err = s.verifyLazy(ctx, found, mark)
 		}
@@ -50,90 +48,44 @@ func (s *Store) Verify(ctx context.Context, mark bool) ([]Corruption, error) {
 	return corruptions, nil
 }
 
-// verifyAfterPowerLoss verifies all layers once if the machine went down while the store was open.
-func (s *Store) verifyAfterPowerLoss(ctx context.Context) {
-	if !s.integrity.pending() {
-		return
-	}
-	start := time.Now()
-	s.log.Info("machine was not shut down cleanly, verifying the layers of all images")
-	found, err := s.verifyAll(ctx, true)
-	if err == nil {
-		err = s.integrity.markVerified()
-	}
-	log := s.log.WithFields(logrus.Fields{
-		"corrupt_layers": len(found), "duration": time.Since(start).Round(time.Millisecond).String(),
+// openIntegrity returns the record of corrupt layers, and what finds and replaces them.
+func (s *Store) openIntegrity(bootID string) *integrity.Checker {
+	checker, err := integrity.New(integrity.Options{
+		Record: s.layout.Integrity(), BootID: bootID, Storage: s.storage, Log: s.log,
+		Files: s.layout.LayerFiles, Metadata: s.layout.Layers(),
+		Layers: func() map[string]bool { return s.index.Load().layers() },
+		InUse:  s.layerInUse, ImagesUsing: s.imagesUsing, Changed: s.refresh,
 	})
-	switch {
-	case err == nil:
-		log.Info("verified the layers of all images")
-	case ctx.Err() == nil:
-		log.WithError(err).Error("failed to verify the layers of all images, retrying at the next start")
-	}
-}
-
-// verifyAll verifies the layers of all images, the last pulled first: they are the most likely to have been in memory
-// only. It lowers the priority of the calling thread, which ends with the caller's goroutine.
-func (s *Store) verifyAll(ctx context.Context, mark bool) (map[string]string, error) {
-	runtime.LockOSThread() // never unlocked: the thread keeps its low priority
-	lowerPriority()
-	layers, err := s.storage.Layers()
 	if err != nil {
-		return nil, err
+		s.log.WithError(err).Warn("failed to record that the image store is open: a power loss will not be detected")
 	}
-	used := s.index.Load().layers()
-	slices.SortFunc(layers, func(a, b storage.Layer) int {
-		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
-	})
-	found := s.integrity.corruptLayers()
-	if found == nil {
-		found = map[string]string{}
-	}
-	for i := range layers {
-		id := layers[i].ID
-		if _, known := found[id]; known || !used[id] || s.integrity.unverifiable(id) {
-			continue
-		}
-		version := s.integrity.version(id)
-		err := s.verifyLayer(ctx, &layers[i])
-		var bad corruptError
-		switch {
-		case errors.As(err, &bad):
-			found[id] = bad.text
-			if mark {
-				err = s.markCorrupt(id, version, bad.text)
-			} else {
-				err = nil
-			}
-		}
-		if err != nil {
-			return found, err
-		}
-	}
-	return found, nil
+	return checker
 }
 
-// verifyLayer is verifyFiles for a layer that may be deleted concurrently.
-func (s *Store) verifyLayer(ctx context.Context, layer *storage.Layer) error {
-	err := s.verifyFiles(ctx, layer)
-	if err == nil || ctx.Err() != nil {
-		return err
-	}
-	if _, gone := s.storage.Layer(layer.ID); errors.Is(gone, storage.ErrLayerUnknown) {
+// repair replaces the corrupt layers of a copied image by those that the pull's process has left in dir.
+func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) error {
+	corrupt := s.integrity.Corrupt()
+	if len(corrupt) == 0 {
 		return nil
 	}
-	return err
-}
-
-// markCorrupt records a corrupt layer and removes the images that use it from the index.
-func (s *Store) markCorrupt(layer string, version int, reason string) error {
-	isNew, err := s.integrity.markCorrupt(layer, version, reason)
-	if !isNew {
+	chain, err := worker.ChainOf(s.storage, img)
+	if err != nil {
 		return err
 	}
-	s.log.WithFields(logrus.Fields{"layer": layer, "reason": reason, "images": s.imagesUsing(layer)}).
-		Error("layer is corrupt: its images are hidden until they are pulled again")
-	return errors.Join(err, s.refresh())
+	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := corrupt[id]; return ok }) {
+		return nil
+	}
+	blobs, err := worker.LayersOfChain(s.storage, img.ID, chain)
+	if err != nil {
+		return err
+	}
+	var fetched []integrity.Fetched
+	for i, id := range chain {
+		fetched = append(fetched, integrity.Fetched{
+			Layer: id, Blob: blobs[i].Digest, Path: filepath.Join(dir, worker.RefetchedPrefix+id),
+		})
+	}
+	return s.integrity.Repair(ctx, fetched)
 }
 
 // imagesUsing returns the ids and names of the images that use a layer.
@@ -156,11 +108,4 @@ func (s *Store) layerInUse(layer string) bool {
 		}
 	}
 	return false
-}
-
-// lowerPriority sets the calling thread to the lowest CPU and I/O priority that does not starve. Errors are ignored.
-func lowerPriority() {
-	const ioprioWhoProcess, bestEffort, lowest = 1, 2 << 13, 7 // ioprio_set(2)
-	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19)
-	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioWhoProcess, 0, bestEffort|lowest)
 }

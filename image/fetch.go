@@ -47,7 +47,7 @@ func (s *Store) fetchConfined(
 	if img, err := s.present(ctx, c, ref, r); img != nil || err != nil {
 		return img, err
 	}
-	job := worker.Job{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations, Corrupt: s.integrity.corruptIDs()}
+	job := worker.Job{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations, Corrupt: s.integrity.CorruptIDs()}
 	result, err := s.runWorker(ctx, job, c, p)
 	if errdefs.IsResourceExhausted(err) {
 		err = errors.Join(err, s.removeUnusedLayers())

@@ -59,6 +59,18 @@ type entry struct {
 	refused error
 }
 
+// splitCorrupt separates the images that have a corrupt layer.
+func splitCorrupt(entries []*entry, layers map[string]string) (intact, corrupt []*entry) {
+	for _, e := range entries {
+		if slices.ContainsFunc(e.layers, func(layer string) bool { _, ok := layers[layer]; return ok }) {
+			corrupt = append(corrupt, e)
+		} else {
+			intact = append(intact, e)
+		}
+	}
+	return intact, corrupt
+}
+
 // newIndex indexes entries; if two have the same name the later wins.
 func newIndex(entries []*entry) *index {
 	ix := &index{byID: make(map[string]*entry, len(entries)), byName: make(map[string]*entry, 2*len(entries))}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/containerd/errdefs"
-	"github.com/sirupsen/logrus"
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image/layers"
@@ -43,13 +42,8 @@ func (s *Store) mountLazy(ctx context.Context, e *entry, o rootfs.Overlay) error
 // below stay, and returns an error for the caller.
 func (s *Store) hideLazy(e *entry, reason error) error {
 	top := e.layers[slices.IndexFunc(e.lazy, func(l *layers.Lazy) bool { return l != nil })]
-	if _, err := s.integrity.markCorrupt(top, s.integrity.version(top), reason.Error()); err != nil {
-		return err
-	}
-	s.log.WithFields(logrus.Fields{"image": e.ID, "names": e.names}).WithError(reason).
-		Warn("image with layers in the additional layer store is hidden until it is pulled again, as a whole")
 	return errors.Join(fmt.Errorf("image %s was pulled lazily: %w: pull it again, podd then fetches it as a whole: %w",
-		e.ID, reason, errdefs.ErrFailedPrecondition), s.refresh())
+		e.ID, reason, errdefs.ErrFailedPrecondition), s.integrity.Mark(top, reason.Error()))
 }
 
 // verifyLazy adds the layers to found that the additional layer store does not serve. With mark their images are
@@ -77,7 +71,7 @@ func (s *Store) verifyLazy(ctx context.Context, found map[string]string, mark bo
 		if !mark {
 			break
 		}
-		if err := s.markCorrupt(id, s.integrity.version(id), reason); err != nil {
+		if err := s.integrity.Mark(id, reason); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func (s *Store) loadFile(ctx context.Context, job worker.Job) (ids []string, err
 	defer c.Close()
 	p := newProgress(job.Load)
 	defer s.pulls.track(p)()
-	job.Corrupt = s.integrity.corruptIDs()
+	job.Corrupt = s.integrity.CorruptIDs()
 	result, err := s.runWorker(ctx, job, c, p)
 	for _, image := range result.Loaded {
 		if failed := s.registerLoaded(ctx, image, c.Dir); failed != nil {

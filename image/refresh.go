@@ -51,7 +51,7 @@ func (s *Store) refresh() error {
 		}
 		entries = append(entries, e)
 	}
-	intact, corrupt := s.integrity.split(entries)
+	intact, corrupt := splitCorrupt(entries, s.integrity.Corrupt())
 	ix := newIndex(intact)
 	ix.corrupt = newIndex(corrupt)
 	s.index.Store(ix)

@@ -61,18 +61,7 @@ func (s *Store) remove(id string) error {
 	if err != nil && !errors.Is(err, storage.ErrNotAnImage) && !errors.Is(err, storage.ErrImageUnknown) {
 		return errors.Join(err, s.refresh()) // part of it may be gone
 	}
-	return errors.Join(s.refresh(), s.forgetDeletedLayers())
-}
-
-// forgetDeletedLayers drops the integrity records of layers that were deleted with their last image.
-func (s *Store) forgetDeletedLayers() error {
-	var gone []string
-	for _, layer := range s.integrity.recordedLayers() {
-		if _, err := s.storage.Layer(layer); errors.Is(err, storage.ErrLayerUnknown) {
-			gone = append(gone, layer)
-		}
-	}
-	return s.integrity.forget(gone)
+	return errors.Join(s.refresh(), s.integrity.ForgetDeleted())
 }
 
 func inUse(containers []string) error {

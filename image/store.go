@@ -13,6 +13,7 @@ import (
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/image/integrity"
 	"github.com/podd-project/podd/image/lazy"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/image/rootfs"
@@ -34,9 +35,7 @@ type Store struct {
 	refreshing sync.Mutex // serialises refresh; held during I/O on purpose, readers do not take it
 
 	preloaded *preloaded
-	integrity *integrity
-	// repairing is held while a corrupt layer is fetched again.
-	repairing chan struct{}
+	integrity *integrity.Checker
 	// verifying has a place for each process that verifies stored signatures, allowed has what they found.
 	verifying chan struct{}
 	allowed   verdicts
@@ -64,7 +63,7 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 	s := &Store{
 		log: log.WithField("component", "image"), storage: opened, layout: layout,
 		pulls: newFlights(ctx, cfg.PullGrace), cancel: cancel,
-		repairing: make(chan struct{}, 1), verifying: make(chan struct{}, maxVerifying),
+		verifying: make(chan struct{}, maxVerifying),
 		preloaded: loadPreloaded(layout.Preloaded()),
 	}
 	s.settings.Store(&cfg)
@@ -74,9 +73,7 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 	empty := newIndex(nil)
 	empty.corrupt = newIndex(nil)
 	s.index.Store(empty)
-	if s.integrity, err = openIntegrity(layout.Integrity(), node.BootID); err != nil {
-		s.log.WithError(err).Warn("failed to record that the image store is open: a power loss will not be detected")
-	}
+	s.integrity = s.openIntegrity(node.BootID)
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -103,8 +100,8 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.mounts.Recover(); err != nil {
 		return fmt.Errorf("open image store: %w", err)
 	}
-	s.removeAllRetired()
-	s.wg.Go(func() { s.verifyAfterPowerLoss(ctx) })
+	s.integrity.RemoveRetired()
+	s.wg.Go(func() { s.integrity.VerifyAfterPowerLoss(ctx) })
 	s.wg.Go(func() { s.watchStorage(ctx) })
 	s.wg.Go(func() { s.lazy.Run(ctx) })
 	s.wg.Go(func() { s.usage.run(ctx) })
@@ -119,10 +116,7 @@ func (s *Store) Close() error {
 	s.pulls.wait()
 	s.wg.Wait()
 	worker.Free(s.storage)
-	if s.integrity == nil {
-		return nil
-	}
-	return s.integrity.markClosed()
+	return s.integrity.Close()
 }
 
 // prepare makes the directories. Everyone may search Root, because the root of a user namespace must reach its own root

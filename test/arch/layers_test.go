@@ -87,6 +87,8 @@ var layers = []layer{
 		"it runs in the process of a pull, where no Store is: it never imports image"},
 	{"image/rootfs", []string{"image/layers"},
 		"overlays are mounted, measured and deleted by container id, from directories of layers: it needs no store"},
+	{"image/integrity", []string{"image/layers", "checkpoint"},
+		"corrupt layers are found, recorded and replaced, whatever images have them"},
 	{"image/lazy", []string{"image/child", "image/layers", "image/rootfs"},
 		"an additional layer store is asked about layers, whatever image has them: it needs neither index nor storage"},
 	{"image/layers", nil, "layers are stored side by side in whatever store the caller has opened"},

@@ -1,4 +1,4 @@
-package image
+package integrity
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,92 +16,83 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
-	"go.podman.io/image/v5/types"
-	"go.podman.io/storage"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image/layers"
-	"github.com/podd-project/podd/image/worker"
 )
 
 // retiredPrefix is the prefix of a layer's replaced directories, next to its current one: containers may have them
 // mounted.
 const retiredPrefix = "damaged-"
 
-// repair replaces the corrupt layers of a copied image by those that refetch has left in dir.
-func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) error {
-	corrupt := s.integrity.corruptLayers()
-	if len(corrupt) == 0 {
-		return nil
-	}
-	chain, err := worker.ChainOf(s.storage, img)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := corrupt[id]; return ok }) {
-		return nil
-	}
-	blobs, err := worker.LayersOfChain(s.storage, img.ID, chain)
-	if err != nil {
-		return err
-	}
+// Fetched is a layer of an image. If it is corrupt, a pull's process has fetched it again.
+type Fetched struct {
+	Layer string
+	// Blob is the digest that the file at Path must have.
+	Blob digest.Digest
+	Path string
+}
+
+// Repair replaces the files of those layers that are corrupt.
+func (c *Checker) Repair(ctx context.Context, fetched []Fetched) error {
 	select {
-	case s.repairing <- struct{}{}: // another image may have the same layer
-		defer func() { <-s.repairing }()
+	case c.repairing <- struct{}{}: // another image may have the same layer
+		defer func() { <-c.repairing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	corrupt = s.integrity.corruptLayers()
-	for i, id := range chain {
-		if _, ok := corrupt[id]; !ok {
+	corrupt := c.record.corruptLayers()
+	for _, f := range fetched {
+		if _, ok := corrupt[f.Layer]; !ok {
 			continue
 		}
-		if err := s.repairLayer(ctx, id, blobs[i].BlobInfo, filepath.Join(dir, worker.RefetchedPrefix+id)); err != nil {
-			return fmt.Errorf("repair corrupt layer %s: %w", id, err)
+		if err := c.repairLayer(ctx, f); err != nil {
+			return fmt.Errorf("repair corrupt layer %s: %w", f.Layer, err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) repairLayer(ctx context.Context, id string, blob types.BlobInfo, path string) error {
+func (c *Checker) repairLayer(ctx context.Context, f Fetched) error {
+	id := f.Layer
 	// Another image may have given this layer its id, by the same table of contents in another blob.
-	if lazy, err := layers.ReadLazy(s.layout.LayerFiles(id)); err == nil && lazy != nil {
+	if lazy, err := layers.ReadLazy(c.Files(id)); err == nil && lazy != nil {
 		return fmt.Errorf("its files were in an additional layer store: remove the images with it, then pull or load "+
 			"again: %w", errdefs.ErrFailedPrecondition)
 	}
-	file, err := openRefetched(path, blob.Digest)
+	file, err := openRefetched(f.Path, f.Blob)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	s.integrity.bumpVersion(id)
-	defer s.removeRetired(id)
-	if err := s.replaceLayerFiles(id, file); err != nil {
+	c.record.bumpVersion(id)
+	defer c.removeRetired(id)
+	if err := c.replaceLayerFiles(id, file); err != nil {
 		return err
 	}
-	layer, err := s.storage.Layer(id)
+	layer, err := c.Storage.Layer(id)
 	if err != nil {
 		return err
 	}
-	unverifiable := s.verifyFiles(ctx, layer)
+	unverifiable := c.verifyFiles(ctx, layer)
 	var corrupt corruptError
 	if unverifiable != nil && !errors.As(unverifiable, &corrupt) {
 		return unverifiable
 	}
-	log := s.log.WithFields(logrus.Fields{"layer": id, "blob": blob.Digest})
+	log := c.Log.WithFields(logrus.Fields{"layer": id, "blob": f.Blob})
 	if unverifiable != nil {
 		log.WithError(unverifiable).Warn("failed to verify a layer that was fetched again, using it unverified")
 	} else {
 		log.Info("fetched a corrupt layer again")
 	}
-	return s.integrity.markRepaired(id, unverifiable)
+	return c.record.markRepaired(id, unverifiable)
 }
 
-// openRefetched opens a file that a pull's process has left, which has ended: it must be the blob with that digest.
+// openRefetched opens a file that a pull's process has left, which has exited: it must be the blob with that digest.
 func openRefetched(path string, want digest.Digest) (_ *os.File, err error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: it was found to be corrupt meanwhile: pull the image again", errdefs.ErrUnavailable)
+		return nil, fmt.Errorf("%w: it was found to be corrupt during the pull: pull the image again", errdefs.ErrUnavailable)
 	}
 	if err != nil {
 		return nil, err
@@ -131,8 +121,8 @@ func openRefetched(path string, want digest.Digest) (_ *os.File, err error) {
 
 // replaceLayerFiles moves the current files of a layer away and unpacks it again. After a crash in the middle the layer
 // is still recorded as corrupt.
-func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
-	dir := s.layout.LayerFiles(id)
+func (c *Checker) replaceLayerFiles(id string, tar io.Reader) error {
+	dir := c.Files(id)
 	mode, uid, gid := os.FileMode(0o755), 0, 0
 	info, err := os.Stat(dir)
 	if err == nil {
@@ -152,7 +142,7 @@ func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 	if err := errors.Join(os.Lchown(dir, uid, gid), os.Chmod(dir, mode)); err != nil {
 		return err
 	}
-	if _, err := s.storage.ApplyDiff(id, tar); err != nil {
+	if _, err := c.Storage.ApplyDiff(id, tar); err != nil {
 		return err
 	}
 	f, err := os.Open(dir)
@@ -163,10 +153,10 @@ func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 }
 
 // removeRetired deletes the replaced files of a layer, unless a container may have them mounted.
-func (s *Store) removeRetired(layer string) {
-	dir := filepath.Dir(s.layout.LayerFiles(layer))
+func (c *Checker) removeRetired(layer string) {
+	dir := filepath.Dir(c.Files(layer))
 	entries, err := os.ReadDir(dir)
-	if err != nil || s.layerInUse(layer) {
+	if err != nil || c.InUse(layer) {
 		return
 	}
 	for _, e := range entries {
@@ -174,14 +164,14 @@ func (s *Store) removeRetired(layer string) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			s.log.WithError(err).WithField("layer", layer).Warn("failed to delete replaced files of a layer")
+			c.Log.WithError(err).WithField("layer", layer).Warn("failed to delete replaced files of a layer")
 		}
 	}
 }
 
-// removeAllRetired is removeRetired for all layers, at start: containers that had the files mounted may be gone.
-func (s *Store) removeAllRetired() {
-	for layer := range s.index.Load().layers() {
-		s.removeRetired(layer)
+// RemoveRetired deletes the replaced files of all layers, at start: containers that had them mounted may be gone.
+func (c *Checker) RemoveRetired() {
+	for layer := range c.Layers() {
+		c.removeRetired(layer)
 	}
 }

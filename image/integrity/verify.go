@@ -1,4 +1,4 @@
-package image
+package integrity
 
 import (
 	"archive/tar"
@@ -36,11 +36,11 @@ func corruptf(format string, args ...any) error { return corruptError{fmt.Sprint
 // verifyFiles reassembles the tar of a layer from its files and the tar-split metadata, and compares its digest and
 // size with the recorded ones. It reports a file that is missing or has other content; modes, owners and targets of
 // links on disk are not checked. It takes no lock of storage, so it does not delay pulls.
-func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
+func (c *Checker) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 	if layer.UncompressedDigest == "" {
 		return nil // not from a pull
 	}
-	split, err := os.Open(filepath.Join(s.layout.Layers(), layer.ID+tarSplitSuffix))
+	split, err := os.Open(filepath.Join(c.Metadata, layer.ID+tarSplitSuffix))
 	if err != nil {
 		return corruptf("tar-split metadata is missing: %v", err)
 	}
@@ -49,7 +49,7 @@ func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 	if err != nil {
 		return corruptf("tar-split metadata is unreadable: %v", err)
 	}
-	dir, err := os.OpenFile(s.layout.LayerFiles(layer.ID), unix.O_PATH|unix.O_DIRECTORY, 0)
+	dir, err := os.OpenFile(c.Files(layer.ID), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return corruptf("%v", err)
 	}
@@ -182,8 +182,8 @@ func (a *assembly) exists(name string) error {
 
 // open opens a file of the layer as if the layer were the root directory: links in it cannot leave it.
 //
-// Not pathrs-lite of filepath-securejoin: its OpenInRoot follows a link in the last component, which here is what is
-// looked for, and it needs three more system calls for each of some 100,000 files.
+// Not pathrs-lite of filepath-securejoin: its OpenInRoot follows a link in the last component, which here is the
+// file to open, and it needs three more system calls for each of some 100,000 files.
 func (a *assembly) open(name string, flags uint64) (*os.File, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	for {

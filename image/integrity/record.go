@@ -1,4 +1,4 @@
-package image
+package integrity
 
 import (
 	"encoding/json"
@@ -12,45 +12,44 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// integrity records, across restarts and power losses, which layers are corrupt and whether all layers must be
-// verified.
-type integrity struct {
+// record has the corrupt layers and whether all layers must be verified.
+type record struct {
 	path string
 
 	saving sync.Mutex // serialises save; held during I/O on purpose, readers do not take it
 
 	mu    sync.Mutex
-	state integrityState
+	state state
 	// versions counts, per layer, how often its files were replaced: a verification of older files is void.
 	versions map[string]int
 }
 
-// integrityState is the content of the file.
-type integrityState struct {
+// state is the content of the file.
+type state struct {
 	// Boot is the boot id under which the store was opened; "" if it was closed properly since.
 	Boot string `json:"boot,omitempty"`
 	// Pending: the machine crashed or lost power, and not every layer was verified since.
 	Pending bool `json:"pending,omitempty"`
-	// Corrupt maps layer ids to what is wrong with the layer.
+	// Corrupt maps layer ids to the reason.
 	Corrupt map[string]string `json:"damaged,omitempty"`
 	// Unverifiable maps the ids of layers that came from a blob with the right digest, but failed verification, to the
 	// reason.
 	Unverifiable map[string]string `json:"trusted,omitempty"`
 }
 
-// openIntegrity loads the file and records that the store is open. Without a boot id no power loss is ever detected.
+// openRecord loads the file and records that the store is open. Without a boot id no power loss is ever detected.
 // The value is usable even if the error, of writing the file, is not nil.
-func openIntegrity(path, boot string) (*integrity, error) {
-	in := &integrity{path: path, versions: map[string]int{}}
+func openRecord(path, boot string) (*record, error) {
+	in := &record{path: path, versions: map[string]int{}}
 	raw, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(raw, &in.state)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		in.state = integrityState{}
+		in.state = state{}
 	case err != nil: // unreadable: verify everything
-		in.state = integrityState{Pending: true}
+		in.state = state{Pending: true}
 	}
 	if in.state.Boot != "" && in.state.Boot != boot {
 		in.state.Pending = true
@@ -60,7 +59,7 @@ func openIntegrity(path, boot string) (*integrity, error) {
 }
 
 // markClosed records that the store was closed properly, unless layers are still to be verified.
-func (in *integrity) markClosed() error {
+func (in *record) markClosed() error {
 	in.mu.Lock()
 	if !in.state.Pending {
 		in.state.Boot = ""
@@ -69,14 +68,14 @@ func (in *integrity) markClosed() error {
 	return in.save()
 }
 
-func (in *integrity) pending() bool {
+func (in *record) pending() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.state.Pending
 }
 
 // markVerified records that every layer was verified.
-func (in *integrity) markVerified() error {
+func (in *record) markVerified() error {
 	in.mu.Lock()
 	in.state.Pending = false
 	in.mu.Unlock()
@@ -84,14 +83,14 @@ func (in *integrity) markVerified() error {
 }
 
 // version returns the version of a layer's files. Get it before verifying them.
-func (in *integrity) version(layer string) int {
+func (in *record) version(layer string) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.versions[layer]
 }
 
 // bumpVersion invalidates a verification of a layer's files that is in progress.
-func (in *integrity) bumpVersion(layer string) {
+func (in *record) bumpVersion(layer string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.versions[layer]++
@@ -99,7 +98,7 @@ func (in *integrity) bumpVersion(layer string) {
 
 // markCorrupt records that a layer is corrupt. It returns false if that is known, or if the files were replaced since
 // version.
-func (in *integrity) markCorrupt(layer string, version int, reason string) (bool, error) {
+func (in *record) markCorrupt(layer string, version int, reason string) (bool, error) {
 	in.mu.Lock()
 	if _, known := in.state.Corrupt[layer]; known || in.versions[layer] != version {
 		in.mu.Unlock()
@@ -115,7 +114,7 @@ func (in *integrity) markCorrupt(layer string, version int, reason string) (bool
 
 // markRepaired records that a layer was fetched again. A non-nil unverifiable is why it fails verification all the
 // same.
-func (in *integrity) markRepaired(layer string, unverifiable error) error {
+func (in *record) markRepaired(layer string, unverifiable error) error {
 	in.mu.Lock()
 	delete(in.state.Corrupt, layer)
 	if unverifiable != nil {
@@ -128,19 +127,14 @@ func (in *integrity) markRepaired(layer string, unverifiable error) error {
 	return in.save()
 }
 
-// corruptLayers returns the corrupt layers, with what is wrong with them.
-func (in *integrity) corruptLayers() map[string]string {
+// corruptLayers returns the corrupt layers, with the reasons.
+func (in *record) corruptLayers() map[string]string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return maps.Clone(in.state.Corrupt)
 }
 
-// corruptIDs returns the ids of the corrupt layers.
-func (in *integrity) corruptIDs() []string {
-	return slices.Sorted(maps.Keys(in.corruptLayers()))
-}
-
-func (in *integrity) unverifiable(layer string) bool {
+func (in *record) unverifiable(layer string) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	_, ok := in.state.Unverifiable[layer]
@@ -148,14 +142,14 @@ func (in *integrity) unverifiable(layer string) bool {
 }
 
 // recordedLayers returns the layers in the file.
-func (in *integrity) recordedLayers() []string {
+func (in *record) recordedLayers() []string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return slices.AppendSeq(slices.Collect(maps.Keys(in.state.Corrupt)), maps.Keys(in.state.Unverifiable))
 }
 
 // forget removes layers that were deleted: other layers may get their ids.
-func (in *integrity) forget(layers []string) error {
+func (in *record) forget(layers []string) error {
 	if len(layers) == 0 {
 		return nil
 	}
@@ -168,21 +162,8 @@ func (in *integrity) forget(layers []string) error {
 	return in.save()
 }
 
-// split separates the images that use a corrupt layer.
-func (in *integrity) split(entries []*entry) (intact, corrupt []*entry) {
-	bad := in.corruptLayers()
-	for _, e := range entries {
-		if slices.ContainsFunc(e.layers, func(layer string) bool { _, ok := bad[layer]; return ok }) {
-			corrupt = append(corrupt, e)
-		} else {
-			intact = append(intact, e)
-		}
-	}
-	return intact, corrupt
-}
-
 // save writes the file so that it survives a power loss.
-func (in *integrity) save() error {
+func (in *record) save() error {
 	in.saving.Lock()
 	defer in.saving.Unlock()
 	in.mu.Lock()
