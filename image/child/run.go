@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"syscall"
 	"time"
@@ -28,7 +27,7 @@ import (
 const (
 	// MaxMessage bounds one message in bytes.
 	MaxMessage = 64 << 10
-	// maxStderr bounds what is kept of the standard error, in bytes.
+	// maxStderr bounds the standard error that is kept, in bytes.
 	maxStderr = 8 << 10
 )
 
@@ -40,24 +39,23 @@ type Process struct {
 	Env []string
 	// Files are its descriptors from 3 on.
 	Files []*os.File
-	// Attributes must not be nil. With Setpgid and KillGroup the whole process group is killed.
+	// Attributes may be nil. The process leads a process group, which is killed as a whole.
 	Attributes *syscall.SysProcAttr
-	KillGroup  bool
 	// Job is sent first.
 	Job any
 	// Grace is how long it may clean up after its context has ended and its input was closed, before it is killed. With
 	// zero it is killed at once.
 	Grace time.Duration
-	// Idle is set if it gets the scheduling policy SCHED_IDLE: it is raised when it starves. Log gets what fails then.
+	// Idle is set if it gets the scheduling policy SCHED_IDLE: it is raised when it starves. Log gets the errors of that.
 	Idle bool
 	Log  logrus.FieldLogger
 }
 
 // Exit is how a process ended.
 type Exit struct {
-	// Err is that of exec.Cmd.Wait, nil for status 0.
+	// Err is that of subprocess.Process.Wait, nil for status 0.
 	Err error
-	// Stderr is the start of its standard error.
+	// Stderr is the beginning of its standard error.
 	Stderr string
 	// IO is the error of sending the job, or of reading or taking a message; the process is killed in the latter cases.
 	IO error
@@ -72,7 +70,6 @@ func Run(ctx context.Context, p Process, take func(line []byte) (reply any, err 
 	defer runtime.UnlockOSThread()
 	cmd := reexec.Command(p.Name)
 	cmd.Env, cmd.Dir, cmd.ExtraFiles, cmd.SysProcAttr = p.Env, "/", p.Files, p.Attributes
-	cmd.WaitDelay = time.Second // for a descendant that still has the standard error
 	stderr := subprocess.NewHead(maxStderr)
 	cmd.Stderr = stderr
 	stdin, err := cmd.StdinPipe()
@@ -83,36 +80,28 @@ func Run(ctx context.Context, p Process, take func(line []byte) (reply any, err 
 	if err != nil {
 		return Exit{}, errors.Join(err, stdin.Close())
 	}
-	if err := cmd.Start(); err != nil {
+	process, err := subprocess.Start(cmd)
+	if err != nil {
 		return Exit{}, err
 	}
 	endIdle := func() {}
 	if p.Idle {
-		endIdle = keepGoing(cmd.Process.Pid, p.Log)
+		endIdle = keepGoing(process.Pid(), p.Log)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_ = stdin.Close() // fails if the process has ended
-		time.AfterFunc(p.Grace, func() { p.kill(cmd) })
+		time.AfterFunc(p.Grace, process.Kill)
 	})
 	defer stop()
 	input := json.NewEncoder(stdin)
 	sendErr := input.Encode(p.Job)
 	readErr := readMessages(stdout, input, take)
 	if readErr != nil { // it would block on a full pipe
-		p.kill(cmd)
+		process.Kill()
 	}
 	endIdle()
-	exit := Exit{Err: cmd.Wait(), Stderr: stderr.String(), IO: errors.Join(sendErr, readErr)} // closes the pipes
-	return exit, nil
-}
-
-// kill kills the process. That it has ended is not an error.
-func (p Process) kill(cmd *exec.Cmd) {
-	if p.KillGroup {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		return
-	}
-	_ = cmd.Process.Kill()
+	err = process.Wait(context.WithoutCancel(ctx)) // closes the pipes; AfterFunc kills the process
+	return Exit{Err: err, Stderr: stderr.String(), IO: errors.Join(sendErr, readErr)}, nil
 }
 
 func readMessages(from io.Reader, input *json.Encoder, take func([]byte) (any, error)) error {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +40,9 @@ func init() {
 		case "wait for the end of the input":
 			_, _ = io.Copy(io.Discard, input)
 			fmt.Println(`"ended"`)
+		case "tell the pid":
+			fmt.Println(os.Getpid())
+			_, _ = io.Copy(io.Discard, input)
 		case "hang":
 			select {}
 		case "long line":
@@ -59,7 +64,7 @@ func TestMain(m *testing.M) {
 // runProbe runs jobProbe, and returns its messages.
 func runProbe(ctx context.Context, t *testing.T, p Process, take func(string) (any, error)) (Exit, []string) {
 	t.Helper()
-	p.Name, p.Attributes = jobProbe, &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.Name, p.Attributes = jobProbe, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var got []string
 	exit, err := Run(ctx, p, func(line []byte) (any, error) {
 		got = append(got, string(line))
@@ -108,6 +113,45 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// TestLateKill: a process that exits within its grace is not killed later: its pid may belong to another one then.
+func TestLateKill(t *testing.T) {
+	const grace = 3 * time.Second
+	ctx, cancel := context.WithCancel(t.Context())
+	start := time.Now()
+	_, got := runProbe(ctx, t, Process{Job: "tell the pid", Grace: grace}, func(string) (any, error) {
+		cancel()
+		return nil, nil
+	})
+	pid, err := strconv.Atoi(strings.Join(got, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var other *exec.Cmd
+	for other == nil {
+		if time.Since(start) > grace/2 {
+			t.Skipf("no process has got the pid %d", pid)
+		}
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-1)), 0); err != nil {
+			t.Skip(err)
+		}
+		cmd := exec.Command("/bin/sleep", "100")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if cmd.Process.Pid == pid {
+			other = cmd
+			continue
+		}
+		_ = errors.Join(cmd.Process.Kill(), cmd.Wait()) // killed
+	}
+	time.Sleep(time.Until(start.Add(grace + time.Second)))
+	err = errors.Join(other.Process.Signal(syscall.SIGTERM), other.Wait())
+	if status, ok := other.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGTERM {
+		t.Errorf("another process with the pid ended with %v, want that only this test's SIGTERM ends it", err)
+	}
+}
+
 // TestRunIsCancelled: a process whose context ends can clean up when its input ends; one that does not is killed.
 func TestRunIsCancelled(t *testing.T) {
 	t.Parallel()
@@ -122,7 +166,7 @@ func TestRunIsCancelled(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)
-		exit, got := runProbe(ctx, t, Process{Job: c.job, Grace: c.grace, KillGroup: true}, nil)
+		exit, got := runProbe(ctx, t, Process{Job: c.job, Grace: c.grace}, nil)
 		if strings.Join(got, " ") != c.want || (exit.Err == nil) != (c.want != "") {
 			t.Errorf("%s: messages %q, %+v, want %q", c.job, got, exit, c.want)
 		}

@@ -46,7 +46,7 @@ type Policy struct {
 // own: it is root, and could otherwise signal other processes of root, and change their limits. A signal for the
 // caller's group is not for it.
 func Attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Setpgid: true}
+	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 }
 
 // Exec restricts the calling process and replaces it by this program with the arguments args and the environment env.

@@ -118,7 +118,7 @@ func (c *Client) ask(ctx context.Context, j job) ([]answer, error) {
 // runProcess returns when the process has ended.
 func runProcess(ctx context.Context, j job, to chan<- answer) error {
 	exit, err := child.Run(ctx, child.Process{
-		Name: command, Job: j, Attributes: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		Name: command, Job: j, Attributes: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	}, func(line []byte) (any, error) {
 		var a answer
 		if err := json.Unmarshal(line, &a); err != nil {

@@ -46,7 +46,7 @@ func askHelpers(ctx context.Context, job helperJob, timeout time.Duration) (cred
 	defer cancel()
 	var answer *helperAnswer
 	exit, err := child.Run(limited, child.Process{ // it kills itself, with its group
-		Name: helperCommand, Job: job, Attributes: &syscall.SysProcAttr{Setpgid: true}, KillGroup: true,
+		Name: helperCommand, Job: job,
 	}, func(line []byte) (any, error) { return nil, json.Unmarshal(line, &answer) })
 	switch {
 	case err != nil:
