@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/containerd/errdefs"
+	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/image/worker"
@@ -54,14 +55,17 @@ func (s *Store) allow(ctx context.Context, id, namespace string) error {
 	if slices.ContainsFunc(names, func(name string) bool { return cfg.AcceptsUnsigned(ctx, name) }) {
 		return nil
 	}
-	loaded, err := s.isLoaded(id)
+	if s.preloaded.has(id) {
+		return nil
+	}
+	loaded, err := isLoaded(s.storage, id)
 	if err != nil || loaded {
 		return err
 	}
 	return s.allowSigned(ctx, cfg, id, names)
 }
 
-// allowSigned has a pull's process verify the stored signatures of an image, unless it has done that for these files.
+// allowSigned makes a pull's process verify the stored signatures of an image, unless it has done that for these files.
 func (s *Store) allowSigned(ctx context.Context, cfg Config, id string, names []string) error {
 	key := verdictKey{id, strings.Join(names, "\n"), cfg.PolicyStamp()}
 	if s.allowed.has(key) {
@@ -91,19 +95,16 @@ const maxVerifying = 4
 // loadedKey marks an image that was loaded from a file, in its data in storage. A later pull of it keeps the mark.
 const loadedKey = "podd-loaded"
 
-func (s *Store) markLoaded(id string) error {
-	if err := s.storage.SetImageBigData(id, loadedKey, []byte("1"), nil); err != nil {
+func markLoaded(in storage.Store, id string) error {
+	if err := in.SetImageBigData(id, loadedKey, []byte("1"), nil); err != nil {
 		return fmt.Errorf("record that image %s was loaded: %w", id, err)
 	}
 	return nil
 }
 
-// isLoaded reports whether an image was loaded from a file.
-func (s *Store) isLoaded(id string) (bool, error) {
-	if s.preloaded.has(id) {
-		return true, nil
-	}
-	keys, err := s.storage.ListImageBigData(id)
+// isLoaded reports whether an image has the mark.
+func isLoaded(in storage.Store, id string) (bool, error) {
+	keys, err := in.ListImageBigData(id)
 	if err != nil {
 		return false, fmt.Errorf("look up image %s: %w", id, err)
 	}

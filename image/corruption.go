@@ -91,21 +91,15 @@ func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) erro
 // imagesUsing returns the ids and names of the images that use a layer.
 func (s *Store) imagesUsing(layer string) []string {
 	var out []string
-	for _, e := range s.index.Load().all() {
-		if slices.Contains(e.layers, layer) {
-			out = append(out, strings.Join(append([]string{e.ID}, e.Tags...), " "))
-		}
+	for _, e := range s.index.Load().withLayer(layer) {
+		out = append(out, strings.Join(append([]string{e.ID}, e.Tags...), " "))
 	}
-	slices.Sort(out)
 	return out
 }
 
 // layerInUse reports whether a container has a filesystem of an image with the layer.
 func (s *Store) layerInUse(layer string) bool {
-	for _, e := range s.index.Load().all() {
-		if slices.Contains(e.layers, layer) && len(s.mounts.Users.Of(e.ID)) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.index.Load().withLayer(layer), func(e *entry) bool {
+		return len(s.mounts.Users.Of(e.ID)) > 0
+	})
 }

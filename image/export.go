@@ -53,7 +53,8 @@ func (s *Store) Export(ctx context.Context, ref, path string) error {
 	}
 	defer os.RemoveAll(dir)
 	whole := filepath.Join(dir, "archive")
-	if err := s.exportTo(ctx, from, e, whole); err != nil {
+	sys := func() *types.SystemContext { return s.layout.SystemContext(*s.cfg(), s.layout.Temp()) }
+	if err := exportTo(ctx, sys, from, e, whole); err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
 	}
 	if err := os.Chmod(whole, 0o600); err != nil { // the image may be of a private registry
@@ -102,9 +103,11 @@ func copyWhole(from, to string) error {
 	return nil
 }
 
-// exportTo copies an image to a file.
-func (s *Store) exportTo(ctx context.Context, from types.ImageReference, e *entry, file string) error {
-	source, err := from.NewImageSource(ctx, s.layout.SystemContext(*s.cfg(), s.layout.Temp()))
+// exportTo copies an image to a file. Sys returns a new configuration of the library.
+func exportTo(
+	ctx context.Context, sys func() *types.SystemContext, from types.ImageReference, e *entry, file string,
+) error {
+	source, err := from.NewImageSource(ctx, sys())
 	if err != nil {
 		return err
 	}
@@ -124,12 +127,12 @@ func (s *Store) exportTo(ctx context.Context, from types.ImageReference, e *entr
 		return err
 	}
 	defer func() { _ = policy.Destroy() }()
-	destination := s.layout.SystemContext(*s.cfg(), s.layout.Temp())
+	destination := sys()
 	if len(tags) > 1 {
 		destination.DockerArchiveAdditionalTags = tags[1:]
 	}
 	_, err = copy.Image(ctx, policy, to, from, &copy.Options{
-		SourceCtx: s.layout.SystemContext(*s.cfg(), s.layout.Temp()), DestinationCtx: destination,
+		SourceCtx: sys(), DestinationCtx: destination,
 		RemoveSignatures: true, // an archive cannot hold them
 	})
 	return err

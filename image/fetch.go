@@ -40,7 +40,7 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 	return img, err
 }
 
-// fetchConfined has a process of its own copy ref into storage, unless it is there, and makes the image visible.
+// fetchConfined makes a pull's process copy ref into storage, unless it is there, and makes the image visible.
 func (s *Store) fetchConfined(
 	ctx context.Context, c *registry.PullConfig, ref reference.Named, r PullRequest, p *progress,
 ) (*Image, error) {
@@ -50,7 +50,7 @@ func (s *Store) fetchConfined(
 	job := worker.Job{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations, Corrupt: s.integrity.CorruptIDs()}
 	result, err := s.runWorker(ctx, job, c, p)
 	if errdefs.IsResourceExhausted(err) {
-		err = errors.Join(err, s.removeUnusedLayers())
+		err = errors.Join(err, removeUnusedLayers(s.storage, s.pulls))
 	}
 	if err != nil {
 		return nil, err
@@ -69,46 +69,10 @@ func (s *Store) fetchConfined(
 	return s.register(stored, ref, canonical)
 }
 
-// removeUnusedLayers deletes layers that no image has, as a failed pull leaves them for the next attempt, unless
-// another pull is in progress, which may be about to use them.
-func (s *Store) removeUnusedLayers() error {
-	for len(s.Pulls()) <= 1 {
-		stored, err := s.storage.Layers()
-		if err != nil {
-			return fmt.Errorf("list layers: %w", err)
-		}
-		images, err := s.storage.Images()
-		if err != nil {
-			return fmt.Errorf("list images: %w", err)
-		}
-		used := map[string]bool{}
-		for _, l := range stored {
-			used[l.Parent] = true
-		}
-		for _, img := range images {
-			used[img.TopLayer] = true
-		}
-		removed := false
-		for _, l := range stored {
-			if used[l.ID] {
-				continue
-			}
-			if err := s.storage.DeleteLayer(l.ID); err != nil {
-				return fmt.Errorf("delete layer %s: %w", l.ID, err)
-			}
-			removed = true
-		}
-		if !removed { // their parents are unused now
-			break
-		}
-	}
-	return nil
-}
-
 // register makes a copied image visible, also under its name by digest, which it keeps when the tag moves.
 func (s *Store) register(stored *storage.Image, names ...reference.Named) (*Image, error) {
 	if err := worker.CheckStored(s.storage, stored.ID); err != nil {
-		return nil, errors.Join(err, s.unregister(stored, names))
+		return nil, errors.Join(err, unregister(s.storage, stored, names))
 	}
 	var add []string
 	for _, name := range names {
@@ -128,22 +92,58 @@ func (s *Store) register(stored *storage.Image, names ...reference.Named) (*Imag
 }
 
 // unregister removes names from an image that must not be used, and the image if it has no other name.
-func (s *Store) unregister(stored *storage.Image, names []reference.Named) error {
+func unregister(from storage.Store, stored *storage.Image, names []reference.Named) error {
 	mine := map[string]bool{}
 	var remove []string
 	for _, name := range names {
 		mine[name.String()] = true
 		remove = append(remove, name.String())
 	}
-	img, err := s.storage.Image(stored.ID)
+	img, err := from.Image(stored.ID)
 	if err != nil {
 		return fmt.Errorf("look up image %s: %w", stored.ID, err)
 	}
 	for _, name := range img.Names {
 		if !mine[name] {
-			return s.storage.RemoveNames(stored.ID, remove)
+			return from.RemoveNames(stored.ID, remove)
 		}
 	}
-	_, err = s.storage.DeleteImage(stored.ID, true)
+	_, err = from.DeleteImage(stored.ID, true)
 	return err
+}
+
+// removeUnusedLayers deletes layers that no image has, as a failed pull leaves them for the next attempt, unless
+// another pull is in progress, which may be about to use them.
+func removeUnusedLayers(from storage.Store, pulls *flights) error {
+	for len(pulls.list()) <= 1 {
+		stored, err := from.Layers()
+		if err != nil {
+			return fmt.Errorf("list layers: %w", err)
+		}
+		images, err := from.Images()
+		if err != nil {
+			return fmt.Errorf("list images: %w", err)
+		}
+		used := map[string]bool{}
+		for _, l := range stored {
+			used[l.Parent] = true
+		}
+		for _, img := range images {
+			used[img.TopLayer] = true
+		}
+		removed := false
+		for _, l := range stored {
+			if used[l.ID] {
+				continue
+			}
+			if err := from.DeleteLayer(l.ID); err != nil {
+				return fmt.Errorf("delete layer %s: %w", l.ID, err)
+			}
+			removed = true
+		}
+		if !removed { // their parents are unused now
+			break
+		}
+	}
+	return nil
 }

@@ -38,12 +38,24 @@ func (ix *index) layers() map[string]bool {
 	return used
 }
 
+// hasAll reports whether all ids are of intact images.
+func (ix *index) hasAll(ids []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool { return ix.byID[id] == nil })
+}
+
+// withLayer returns the images that have a layer, sorted by id.
+func (ix *index) withLayer(layer string) []*entry {
+	found := slices.DeleteFunc(ix.all(), func(e *entry) bool { return !slices.Contains(e.layers, layer) })
+	slices.SortFunc(found, func(a, b *entry) int { return strings.Compare(a.ID, b.ID) })
+	return found
+}
+
 // all returns all images, corrupt ones included, in no particular order.
 func (ix *index) all() []*entry {
 	return slices.AppendSeq(slices.Collect(maps.Values(ix.byID)), maps.Values(ix.corrupt.byID))
 }
 
-// entry is an image with what only the store needs.
+// entry is an image with the fields that only the store needs.
 type entry struct {
 	*Image
 	// layers are the image's layer ids, top first.

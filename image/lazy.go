@@ -20,14 +20,6 @@ func (e *entry) isLazy() bool {
 	return slices.ContainsFunc(e.lazy, func(l *layers.Lazy) bool { return l != nil })
 }
 
-// readLazy returns the record of a layer in the additional layer store, nil for other layers.
-func (s *Store) readLazy(l *storage.Layer) (*layers.Lazy, error) {
-	if l.TOCDigest == "" || l.UncompressedDigest != "" {
-		return nil, nil
-	}
-	return layers.ReadLazy(s.layout.LayerFiles(l.ID))
-}
-
 // mountLazy mounts a filesystem of an image with layers in the additional layer store. If the store does not serve
 // them, the image is hidden until it is pulled again, which then fetches these layers.
 func (s *Store) mountLazy(ctx context.Context, e *entry, o rootfs.Overlay) error {

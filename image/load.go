@@ -24,7 +24,7 @@ import (
 // As for Load, the signature policy is not applied: the caller decides what runs on the node. Pulls has the progress.
 // If an image of several fails, others may be loaded.
 //
-// Errors: errdefs.ErrInvalidArgument for a relative path and a file that is no archive or has no image for this node;
+// Errors: errdefs.ErrInvalidArgument for a relative path and a file that is not an archive or has no image for this node;
 // errdefs.ErrResourceExhausted for one that exceeds the limits of Config, or the disk.
 func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 	if !filepath.IsAbs(path) {
@@ -38,7 +38,7 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 	ix := s.index.Load()
 	var images []*Image
 	for _, id := range ids {
-		if e := ix.byID[id]; e != nil { // it may have been removed meanwhile
+		if e := ix.byID[id]; e != nil { // it may have been removed
 			images = append(images, e.Image)
 		}
 	}
@@ -47,7 +47,7 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 	return images, nil
 }
 
-// loadFile has a process of its own copy all images of the job's file into storage, and makes them visible. It returns
+// loadFile makes a pull's process copy all images of the job's file into storage, and makes them visible. It returns
 // the ids of those that were loaded, also with an error.
 func (s *Store) loadFile(ctx context.Context, job worker.Job) (ids []string, err error) {
 	if err := checkLoadable(job.Load); err != nil {
@@ -70,7 +70,7 @@ func (s *Store) loadFile(ctx context.Context, job worker.Job) (ids []string, err
 		ids = append(ids, image.ID)
 	}
 	if errdefs.IsResourceExhausted(err) {
-		err = errors.Join(err, s.removeUnusedLayers())
+		err = errors.Join(err, removeUnusedLayers(s.storage, s.pulls))
 	}
 	return ids, err
 }
@@ -110,7 +110,7 @@ func (s *Store) registerLoaded(ctx context.Context, image worker.Loaded, dir str
 	if _, err := s.register(stored, names...); err != nil {
 		return err
 	}
-	return s.markLoaded(stored.ID)
+	return markLoaded(s.storage, stored.ID)
 }
 
 // LoadFrom loads all images of an archive as LoadFile does. It writes the archive to a temporary file first, as it is
@@ -153,7 +153,7 @@ func isLarge(path string) bool {
 		return err == nil && info.Size() >= largeArchive
 	}
 	blobs, err := filepath.Glob(filepath.Join(path, v1.ImageBlobsDir, "*", "*"))
-	if err != nil { // the path is no pattern
+	if err != nil { // the path is not a pattern
 		return false
 	}
 	var size int64

@@ -3,18 +3,13 @@ package image
 import (
 	"strings"
 
-	"go.podman.io/storage"
-
 	"github.com/podd-project/podd/image/registry"
 )
 
-// pinned reports whether the kubelet must not remove an image: it was preloaded, or one of its names matches a glob.
-func (s *Store) pinned(img *storage.Image) bool {
-	if s.preloaded.has(img.ID) {
-		return true
-	}
-	for _, name := range img.Names {
-		for _, glob := range s.cfg().Pinned {
+// matchesGlob reports whether one of an image's names matches one of the globs of Config.Pinned.
+func matchesGlob(names, globs []string) bool {
+	for _, name := range names {
+		for _, glob := range globs {
 			if globMatch(glob, name) || globMatch(glob, registry.Repository(name)) {
 				return true
 			}

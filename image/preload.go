@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +73,7 @@ func (s *Store) loadIfChanged(ctx context.Context, path string) (preloadedEntry,
 	if err != nil {
 		return preloadedEntry{}, err
 	}
-	if old, ok := s.preloaded.file(path); ok && old.Stamp == stamp && s.haveAll(old.Images) {
+	if old, ok := s.preloaded.file(path); ok && old.Stamp == stamp && s.index.Load().hasAll(old.Images) {
 		return old, nil
 	}
 	start := time.Now()
@@ -86,11 +85,6 @@ func (s *Store) loadIfChanged(ctx context.Context, path string) (preloadedEntry,
 		"path": path, "images": len(images), "duration": time.Since(start).Round(time.Millisecond).String(),
 	}).Info("preloaded images")
 	return preloadedEntry{Stamp: stamp, Images: images}, nil
-}
-
-func (s *Store) haveAll(ids []string) bool {
-	ix := s.index.Load()
-	return !slices.ContainsFunc(ids, func(id string) bool { return ix.byID[id] == nil })
 }
 
 // fileStamp returns a string that changes when the file, or the index of the layout, does.

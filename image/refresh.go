@@ -2,16 +2,10 @@ package image
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-	v1 "github.com/opencontainers/image-spec/specs-go/v1"
-	"go.podman.io/image/v5/manifest"
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image/registry"
@@ -25,31 +19,13 @@ const refreshInterval = 10 * time.Second
 func (s *Store) refresh() error {
 	s.refreshing.Lock() // two at a time could publish in the wrong order
 	defer s.refreshing.Unlock()
-	stamp := s.imagesStamp()
-	images, err := s.storage.Images()
+	stamp := imagesStamp(s.layout)
+	c := catalog{storage: s.storage, layout: s.layout, log: s.log, old: s.index.Load(), pinned: func(img *storage.Image) bool {
+		return s.preloaded.has(img.ID) || matchesGlob(img.Names, s.cfg().Pinned)
+	}}
+	entries, err := c.read()
 	if err != nil {
-		return fmt.Errorf("list images: %w", err)
-	}
-	old := s.index.Load()
-	var entries []*entry
-	var layers layerMap
-	for i := range images {
-		if e := s.reuse(old, &images[i]); e != nil {
-			entries = append(entries, e)
-			continue
-		}
-		if layers == nil {
-			if layers, err = s.layerMap(); err != nil {
-				return err
-			}
-		}
-		e, err := s.load(&images[i], layers)
-		if err != nil {
-			// One unreadable image must not hide the others. Not listed, it will be pulled again.
-			s.log.WithError(err).WithField("image", images[i].ID).Warn("failed to read image, not listing it")
-			continue
-		}
-		entries = append(entries, e)
+		return err
 	}
 	intact, corrupt := splitCorrupt(entries, s.integrity.Corrupt())
 	ix := newIndex(intact)
@@ -60,112 +36,9 @@ func (s *Store) refresh() error {
 	return nil
 }
 
-// reuse returns the entry of img in the previous index, if it has not changed.
-func (s *Store) reuse(old *index, img *storage.Image) *entry {
-	e, ok := old.byID[img.ID]
-	if !ok {
-		e, ok = old.corrupt.byID[img.ID]
-	}
-	if !ok || !slices.Equal(e.names, img.Names) || !slices.Equal(e.digests, digests(img)) || e.Pinned != s.pinned(img) {
-		return nil
-	}
-	return e
-}
-
-// layerMap has layers by id.
-type layerMap map[string]*storage.Layer
-
-func (s *Store) layerMap() (layerMap, error) {
-	layers, err := s.storage.Layers()
-	if err != nil {
-		return nil, fmt.Errorf("list layers: %w", err)
-	}
-	m := make(layerMap, len(layers))
-	for i := range layers {
-		m[layers[i].ID] = &layers[i]
-	}
-	return m, nil
-}
-
-// load reads an image's config and annotations and walks its layers.
-func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
-	blob, err := worker.StoredBlob(s.storage, img.ID, storage.ImageDigestBigDataKey)
-	if err != nil {
-		return nil, fmt.Errorf("read manifest: %w", err)
-	}
-	if want := img.BigDataDigests[storage.ImageDigestBigDataKey]; want != "" && digest.FromBytes(blob) != want {
-		return nil, fmt.Errorf("the stored manifest does not have the digest %s", want)
-	}
-	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
-	if err != nil {
-		return nil, fmt.Errorf("parse manifest: %w", err)
-	}
-	config, err := worker.StoredConfig(s.storage, img.ID, man)
-	if err != nil {
-		return nil, err
-	}
-	e := &entry{
-		Image: &Image{
-			ID: img.ID, Config: config.Config, Annotations: worker.Annotations(man),
-			Created: img.Created, Pinned: s.pinned(img),
-		},
-		names:   slices.Clone(img.Names),
-		digests: digests(img),
-	}
-	if e.refused = worker.CheckConfig(&config.Config); e.refused != nil { // another program has stored it
-		s.log.WithError(e.refused).WithField("image", img.ID).Warn("image cannot be used, only be listed and removed")
-		e.Config = v1.ImageConfig{}
-	}
-	if config.Created != nil {
-		e.Created = *config.Created
-	}
-	e.Tags, e.Digests = splitNames(img.Names)
-	for id := img.TopLayer; id != ""; {
-		layer, ok := layers[id]
-		if !ok || len(e.layers) > len(layers) {
-			return nil, fmt.Errorf("layer %s is missing", id)
-		}
-		e.layers = append(e.layers, id)
-		e.lowers = append(e.lowers, s.layout.LayerFiles(id))
-		e.sizes = append(e.sizes, uint64(max(layer.UncompressedSize, 0)))
-		e.Size += e.sizes[len(e.sizes)-1]
-		lazy, err := s.readLazy(layer)
-		if err != nil {
-			return nil, fmt.Errorf("layer %s: %w", id, err)
-		}
-		e.lazy = append(e.lazy, lazy)
-		id = layer.Parent
-	}
-	return e, nil
-}
-
-// digests returns those of the image's manifests: the one for this platform and the list that it came from.
-func digests(img *storage.Image) []string {
-	var out []string
-	for _, d := range img.Digests {
-		out = append(out, d.String())
-	}
-	slices.Sort(out)
-	return out
-}
-
-// splitNames separates an image's names into those with a tag and those with a digest.
-func splitNames(names []string) (tags, digests []string) {
-	for _, name := range names {
-		if strings.Contains(name, "@") {
-			digests = append(digests, name)
-		} else {
-			tags = append(tags, name)
-		}
-	}
-	slices.Sort(tags)
-	slices.Sort(digests)
-	return tags, digests
-}
-
 // imagesStamp returns the stamp of the file that storage replaces at every change of its list of images.
-func (s *Store) imagesStamp() string {
-	info, err := os.Stat(filepath.Join(s.layout.Images(), "images.json"))
+func imagesStamp(l worker.Layout) string {
+	info, err := os.Stat(filepath.Join(l.Images(), "images.json"))
 	if err != nil {
 		return ""
 	}
@@ -189,7 +62,7 @@ func (s *Store) watchStorage(ctx context.Context) {
 }
 
 func (s *Store) refreshIfChanged() {
-	if *s.stamp.Load() == s.imagesStamp() {
+	if *s.stamp.Load() == imagesStamp(s.layout) {
 		return
 	}
 	if err := s.refresh(); err != nil {

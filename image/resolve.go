@@ -33,7 +33,7 @@ func (s *Store) Resolve(_ context.Context, ref string) (*Image, error) {
 // shorter string is looked up as a name first, as names like "cafe" exist.
 const minSureID = 12
 
-// find is Resolve for the package's own use.
+// find is Resolve, for an entry.
 func (s *Store) find(ref string) (*entry, error) {
 	return s.findIn(s.index.Load(), ref)
 }
@@ -45,7 +45,11 @@ func (s *Store) findIn(ix *index, ref string) (*entry, error) {
 			return orNotFound(e, err, ref)
 		}
 	}
-	refs, err := s.localCandidates(ref)
+	named, short, err := registry.ParseReference(ref)
+	refs := []reference.Named{named}
+	if err == nil && short {
+		refs, err = s.cfg().Candidates(ref, s.layout.RunRoot)
+	}
 	if err == nil {
 		if e := ix.name(refs); e != nil {
 			return e, nil
@@ -68,13 +72,4 @@ func orNotFound(e *entry, err error, ref string) (*entry, error) {
 
 func notFound(ref string) error {
 	return fmt.Errorf("image %q: %w", ref, errdefs.ErrNotFound)
-}
-
-// localCandidates is candidates, but does not read registries.conf for a fully qualified name.
-func (s *Store) localCandidates(ref string) ([]reference.Named, error) {
-	named, short, err := registry.ParseReference(ref)
-	if err != nil || !short {
-		return []reference.Named{named}, err
-	}
-	return s.cfg().Candidates(ref, s.layout.RunRoot)
 }

@@ -28,7 +28,6 @@ var largeTypes = map[string]struct {
 	why     string
 }{
 	"sandbox.Engine":   {117, "each verb of the CRI with its steps, on the same tables of pods and containers"},
-	"image.Store":      {104, "the index of images, their root filesystems and repairs, until these are rooms"},
 	"oci/runc.Runtime": {101, "the contract of oci.Runtime, each verb with its steps around the OCI runtime and conmon"},
 	"server.Server":    {78, "one method for each RPC of the CRI, with its conversions"},
 	"oci/shim.Runtime": {76, "the contract of oci.Runtime, each verb with its calls to the shim"},
