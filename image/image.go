@@ -3,6 +3,15 @@
 //
 // It owns the storage directory and nothing else, and does not know about pods. The engine calls it for root
 // filesystems, the CRI server for everything else.
+//
+// A pull goes through two processes. Here, in the daemon: Store.Pull joins the callers (flight.go), fetch reads the
+// registry's configuration, present asks the registry whether the image is in the store, runWorker starts podd again
+// with a worker.Job. There, in a process that has restricted itself: package worker copies the image into storage. Here
+// again: worker.Run reads the reports, and register checks and names the image, and publishes the index.
+//
+// Store is in the daemon only. It is the index of images, and decides; the packages below do the work and know no
+// Store: rootfs mounts, integrity finds and replaces corrupt layers, lazy asks an additional layer store, registry has
+// names, credentials and policies.
 package image
 
 import (
@@ -78,7 +87,7 @@ type PullRequest struct {
 	// Annotations are CRI's ImageSpec.annotations. Those with a key in Config.VariantAnnotations select the image of a
 	// list that has the same values. An image that is in the store under the name already is not checked for them.
 	Annotations map[string]string
-	// Namespace is the pod's namespace, "" if it is not known: it may have a signature policy and credentials of its own.
+	// Namespace is the pod's namespace, "" if it is not known: it may have its own signature policy and credentials.
 	Namespace string
 	// files are the signature policy and the credentials of the namespace, set by Pull.
 	files string

@@ -24,8 +24,8 @@ import (
 // As for Load, the signature policy is not applied: the caller decides what runs on the node. Pulls has the progress.
 // If an image of several fails, others may be loaded.
 //
-// Errors: errdefs.ErrInvalidArgument for a relative path and a file that is not an archive or has no image for this node;
-// errdefs.ErrResourceExhausted for one that exceeds the limits of Config, or the disk.
+// Errors: errdefs.ErrInvalidArgument for a relative path and a file that is not an archive or has no image for this
+// node; errdefs.ErrResourceExhausted for one that exceeds the limits of Config, or the disk.
 func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("load %q: not an absolute path: %w", path, errdefs.ErrInvalidArgument)

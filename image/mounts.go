@@ -13,7 +13,7 @@ import (
 // Rootfs makes a container's root filesystem and returns the path where it is mounted. An existing one, from before a
 // crash, is deleted first. With id mappings the layers are mounted with shifted ids; nothing is copied.
 //
-// Errors: errdefs.ErrNotFound if there is no such image; errdefs.ErrFailedPrecondition if the kernel or the filesystem
+// Errors: errdefs.ErrNotFound for an unknown image; errdefs.ErrFailedPrecondition if the kernel or the filesystem
 // cannot shift ids, or a parent directory is not searchable in the user namespace.
 func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
 	path, err := s.mount(ctx, r.ImageID, rootfs.Request{
@@ -72,8 +72,8 @@ func (s *Store) Diff(ctx context.Context, container string, w io.Writer) error {
 	return s.mounts.Diff(ctx, container, w)
 }
 
-// Apply makes the changes of a layer, as Diff writes it, in a container's root filesystem, which is mounted. No name and
-// no link in the layer leads out of it.
+// Apply makes the changes of a layer, as Diff writes it, in a container's root filesystem, which is mounted. No name
+// and no link in the layer leads out of it.
 func (s *Store) Apply(ctx context.Context, container string, layer io.Reader) error {
 	return s.mounts.Apply(ctx, container, layer)
 }

@@ -40,7 +40,7 @@ func loadPreloaded(path string) *preloaded {
 }
 
 // begin says that a load is in progress, and end that it is not. An image is listed before its load has ended, so all
-// that are new meanwhile count as preloaded.
+// that are new by then count as preloaded.
 func (p *preloaded) begin(before map[string]*entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

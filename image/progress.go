@@ -56,7 +56,7 @@ type progress struct {
 	p      PullProgress
 	layers map[string]*LayerProgress
 	order  []string
-	// received counts every byte, including those of layers that were restarted and of blobs that are no layers.
+	// received counts every byte, including those of layers that were restarted and of blobs that are not layers.
 	received uint64
 	// asking is set while podd asks the additional layer store for the pull.
 	asking bool

@@ -20,9 +20,10 @@ func (s *Store) refresh() error {
 	s.refreshing.Lock() // two at a time could publish in the wrong order
 	defer s.refreshing.Unlock()
 	stamp := imagesStamp(s.layout)
-	c := catalog{storage: s.storage, layout: s.layout, log: s.log, old: s.index.Load(), pinned: func(img *storage.Image) bool {
+	c := catalog{storage: s.storage, layout: s.layout, log: s.log, old: s.index.Load()}
+	c.pinned = func(img *storage.Image) bool {
 		return s.preloaded.has(img.ID) || matchesGlob(img.Names, s.cfg().Pinned)
-	}}
+	}
 	entries, err := c.read()
 	if err != nil {
 		return err

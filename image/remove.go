@@ -14,7 +14,7 @@ import (
 const maxNamed = 5
 
 // Remove deletes the image that ref resolves to, with all of its names, as CRI requires: "If the image has multiple
-// tags, all are removed". An absent image is no error.
+// tags, all are removed". An absent image is not an error.
 //
 // Errors: errdefs.ErrFailedPrecondition, naming the containers, if any has a root filesystem or volume of the image;
 // errdefs.ErrInvalidArgument for a malformed reference.

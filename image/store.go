@@ -36,7 +36,7 @@ type Store struct {
 
 	preloaded *preloaded
 	integrity *integrity.Checker
-	// verifying has a place for each process that verifies stored signatures, allowed has what they found.
+	// verifying has a place for each process that verifies stored signatures, allowed has their results.
 	verifying chan struct{}
 	allowed   verdicts
 	pulls     *flights
@@ -48,8 +48,8 @@ type Store struct {
 	wg     sync.WaitGroup
 }
 
-// New opens or creates the store. The node and the configuration must be valid. The program's main must have called Init and
-// returned if that returned true: pulls and the unpacking of layers run in child processes.
+// New opens or creates the store. The node and the configuration must be valid. The program's main must have called
+// Init and returned if that returned true: pulls and the unpacking of layers run in child processes.
 func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 	layout := worker.Layout{Root: node.Root, RunRoot: node.RunRoot}
 	if err := prepare(layout); err != nil {
@@ -69,7 +69,8 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 	s.settings.Store(&cfg)
 	s.usage = newUsage(s)
 	s.lazy = lazy.New(func() string { return s.cfg().AdditionalLayerStore }, s.log)
-	s.mounts = rootfs.New(layout.Root, layout.Rootfs(), func(id string) bool { return s.index.Load().byID[id] != nil }, s.log)
+	stored := func(id string) bool { return s.index.Load().hasAll([]string{id}) }
+	s.mounts = rootfs.New(layout.Root, layout.Rootfs(), stored, s.log)
 	empty := newIndex(nil)
 	empty.corrupt = newIndex(nil)
 	s.index.Store(empty)
@@ -120,7 +121,7 @@ func (s *Store) Close() error {
 }
 
 // prepare makes the directories. Everyone may search Root, because the root of a user namespace must reach its own root
-// filesystem, but not what is in it (CVE-2021-41103 was a store where everyone could). No file in Root may be open to
+// filesystem, but not list it (CVE-2021-41103 was a store where everyone could). No file in Root may be open to
 // others: see makeLocks.
 func prepare(l worker.Layout) error {
 	if err := os.MkdirAll(l.RunRoot, 0o700); err != nil {

@@ -93,7 +93,7 @@ func starves(before, now map[int]schedule) bool {
 }
 
 // raise gives all idle threads in the PID namespace of a process the default policy and niceness. A thread has the
-// policy of the one that starts it, which may not have been raised yet: it looks again until there is no idle one.
+// policy of the one that starts it, which may not have been raised yet: it looks again until all are raised.
 func raise(pid int, log logrus.FieldLogger) {
 	for range raisePasses {
 		threads := idleThreads(pid)

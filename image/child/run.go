@@ -2,8 +2,11 @@
 // lines of JSON, and the process ends with its context or with podd. It also has the limits that such a process sets
 // for itself.
 //
-// It knows nothing of images, stores or registries. The packages below image call it, from both sides: Run is called in
-// the daemon, the rest in the process.
+// Three processes use it: image/worker's, which does a pull, image/registry's, which runs credential helpers, and
+// image/lazy's, which touches an additional layer store. Each registers a command (reexec.Register), which the main
+// function runs in place of the daemon (image.Init), and calls Run in the daemon.
+//
+// It knows nothing of images, stores or registries. Run is called in the daemon, the rest in the process.
 package child
 
 import (

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Policy is what a confined process may do. What it does not name stays forbidden.
+// Policy has the rights of a confined process. All others stay forbidden.
 type Policy struct {
 	// Memory bounds the writable private memory in bytes (RLIMIT_DATA). Zero: unlimited, as the race detector demands.
 	Memory uint64
@@ -60,7 +60,7 @@ func (p Policy) Exec(args, env []string) error {
 		return fmt.Errorf("set the signal for the parent's death: %w", err)
 	}
 	if os.Getpid() != 1 {
-		return errors.New("the process has no PID namespace of its own")
+		return errors.New("the process has no separate PID namespace")
 	}
 	for _, restrict := range []func() error{
 		p.restrictMounts, p.dropCapabilities, p.restrictFiles, p.limitResources, p.filterSystemCalls,
@@ -72,7 +72,7 @@ func (p Policy) Exec(args, env []string) error {
 	return fmt.Errorf("execute itself: %w", unix.Exec("/proc/self/exe", args, env))
 }
 
-// Rights of Landlock. Execution is none of them: landlock.RODirs would include it.
+// Rights of Landlock. Execution is not among them: landlock.RODirs would include it.
 const (
 	readFiles  = ll.AccessFSReadFile
 	readDirs   = readFiles | ll.AccessFSReadDir

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restrictMounts moves the calling thread to a mount namespace of its own, where /proc shows no other processes, and
-// mounts the Data directories on themselves with the flags. What is unmounted elsewhere is unmounted here too, if it is
+// restrictMounts moves the calling thread to a new mount namespace, where /proc shows no other processes, and
+// mounts the Data directories on themselves with the flags. An unmount elsewhere unmounts here too, if it is
 // on a shared mount, as on nodes with systemd.
 func (p Policy) restrictMounts() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

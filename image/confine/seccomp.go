@@ -34,7 +34,7 @@ var neverAllowed = []string{
 // its version 9.
 var networkFamilies = []uint64{unix.AF_INET, unix.AF_INET6}
 
-// filterSystemCalls allows what the default profile of containers allows; the rest fails with EPERM, which the Go
+// filterSystemCalls allows the calls of the default profile of containers; the rest fails with EPERM, which the Go
 // runtime survives. It sets no_new_privs, as the kernel demands.
 func (p Policy) filterSystemCalls() error {
 	policy, err := systemCalls(p.Offline)
@@ -102,7 +102,7 @@ func systemCalls(offline bool) (seccomp.Policy, error) {
 	}, nil
 }
 
-// ownRules returns what is allowed of sockets and madvise. From MADV_HWPOISON on, madvise takes memory of the node out
+// ownRules returns the rules for sockets and madvise. From MADV_HWPOISON on, madvise takes memory of the node out
 // of use, which CAP_SYS_ADMIN permits.
 func ownRules(offline bool) []seccomp.NameWithConditions {
 	rules := []seccomp.NameWithConditions{{

@@ -1,9 +1,9 @@
 // Package integrity finds layers whose files are not those that were pulled, records them across restarts and power
 // losses, and replaces their files.
 //
-// It owns the record of corrupt layers, and a layer's files while it replaces them. It knows layers, not images: Options
-// has its questions about those. It fetches nothing: a pull's process does, and its files are not trusted. It runs in the
-// daemon; image calls it.
+// It owns the record of corrupt layers, and a layer's files while it replaces them. It knows layers, not images:
+// Options has its questions about those. It fetches nothing: a pull's process does, and its files are not trusted. It
+// runs in the daemon; image calls it.
 package integrity
 
 import (

@@ -45,7 +45,7 @@ func (d Download) Write(ctx context.Context, to io.Writer) error {
 	return nil
 }
 
-// progressReader reports what it reads of a blob, so that a stalled registry is noticed.
+// progressReader reports the bytes of a blob as it reads them, so that a stalled registry is noticed.
 type progressReader struct {
 	ctx  context.Context
 	from io.Reader

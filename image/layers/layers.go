@@ -69,10 +69,10 @@ type Adder struct {
 	// Store is one that Exclusive has returned.
 	Store  storage.Store
 	Source types.ImageSource
-	// Dir is a directory on the file system of the store, for what is not stored yet.
+	// Dir is a directory on the filesystem of the store, for layers that are not stored yet.
 	Dir string
-	// MaxMetadata bounds what all layers keep of their tars beside the files: headers and padding, in bytes as tar-split
-	// writes them, about 1.4 KB for each file.
+	// MaxMetadata bounds the parts of all tars that are kept in addition to the files: headers and padding, in bytes as
+	// tar-split writes them, about 1.4 KB for each file.
 	MaxMetadata int64
 	// Downloads and Unpacks bound how many layers are fetched and unpacked at the same time.
 	Downloads, Unpacks int

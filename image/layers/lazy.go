@@ -18,7 +18,7 @@ import (
 )
 
 // Lazy is a layer whose files are in an additional layer store: containers-storage.conf(5), additionallayerstores. It
-// is a FUSE server that fetches what is read, and compares it with the layer's table of contents.
+// is a FUSE server that fetches the files that are read, and compares them with the layer's table of contents.
 type Lazy struct {
 	// Reference names the image by the digest of its manifest, TOC is the digest of the table of contents.
 	Reference string        `json:"reference"`
@@ -44,9 +44,9 @@ func LazyID(parent string, toc digest.Digest) string {
 // maxLazyRecord bounds the record of a lazy layer in bytes. A reference has 255 bytes and a digest at most.
 const maxLazyRecord = 4 << 10
 
-// ReadLazy returns what a layer's directory in storage says of a layer in an additional layer store, nil if the layer
-// is an ordinary one. Instead of the directory such a layer has a file, with the mode and owner of the directory: who
-// does not know of it cannot mount it.
+// ReadLazy returns the record in a layer's directory in storage of a layer in an additional layer store, nil if the
+// layer is an ordinary one. Instead of the directory such a layer has a file, with the mode and owner of the directory:
+// who does not know of it cannot mount it.
 func ReadLazy(dir string) (*Lazy, error) {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.Mode().IsRegular() {
@@ -84,7 +84,7 @@ func ExpectedDiffID(l *storage.Layer) digest.Digest {
 const noTarSplit = "the files are in an additional layer store\n"
 
 // WithLazy returns a store that finds layers by a table of contents among those with these ids only: containers/image
-// takes what it finds so into any image, and cannot copy the content of a lazy layer to another parent.
+// takes such a layer into any image, and cannot copy the content of a lazy layer to another parent.
 func WithLazy(store storage.Store, ids []string) storage.Store {
 	return &planned{Store: store, ids: ids}
 }

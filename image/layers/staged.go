@@ -27,7 +27,7 @@ import (
 type staged struct {
 	Layer
 	dir string
-	// size is that of the tar in bytes; headers are what it says of owners.
+	// size is that of the tar in bytes; headers has the owners of its files.
 	size    int64
 	headers headers
 	// metadata bounds the file tarSplit.
@@ -86,7 +86,7 @@ func (s *staged) unpackFile(ctx context.Context, blob io.Reader) error {
 	return nil
 }
 
-// contentError returns an error of unpacking a blob, which has its digest, without its type, but for that of a full
+// contentError returns an error of unpacking a blob, which has its digest, without its type, except that of a full
 // disk or of the context's end: a tar that ends too early has the error of a lost connection.
 func contentError(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
@@ -118,7 +118,8 @@ func (s *staged) unpackTar(from io.Reader) error {
 	return errors.Join(payload.Close(), <-done, metadata.Flush())
 }
 
-// store adds the layer to the store. Its parent must be there. A layer that another pull has stored meanwhile is none.
+// store adds the layer to the store. Its parent must be there. A layer that another pull has stored in the meantime is
+// not an error.
 func (s *staged) store(to storage.Store) error {
 	mode, err := s.inheritRoot(to)
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *staged) inheritRoot(from storage.Store) (os.FileMode, error) {
 	return mode, errors.Join(os.Chown(s.files(), int(owner.Uid), int(owner.Gid)), os.Chmod(s.files(), mode))
 }
 
-// headers are what a layer's tar says of owners.
+// headers has the owners of the files in a layer's tar.
 type headers struct {
 	uids, gids map[uint32]struct{}
 	// root is true if the tar has the root directory.

@@ -10,8 +10,8 @@ import (
 	"github.com/podd-project/podd/image/layers"
 )
 
-// LookUp looks layers of a manifest up for a pull of the name from. It returns nil for each layer that it does not find,
-// for whatever reason: the pull fetches that.
+// LookUp looks layers of a manifest up for a pull of the name from. It returns nil for each layer that it does not
+// find, for whatever reason: the pull fetches that.
 func (c *Client) LookUp(
 	ctx context.Context, from string, manifest digest.Digest, of []layers.Wanted,
 ) ([]*layers.Lazy, error) {

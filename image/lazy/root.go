@@ -73,8 +73,8 @@ func (r *mountPoint) openFiles(l layers.Lazy) (*os.File, error) {
 	return r.open(l, filesName, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
-// lookUp looks for a layer, compares the store's description of it, and tells the store that it is used. The store fetches
-// the table of contents at the first access to the files, and knows the content of info only then.
+// lookUp looks for a layer, compares the store's description of it, and tells the store that it is used. The store
+// fetches the table of contents at the first access to the files, and knows the content of info only then.
 func (r *mountPoint) lookUp(l layers.Wanted) answer {
 	files, err := r.openFiles(l.Lazy)
 	if err != nil {

@@ -203,7 +203,7 @@ var hidden = sync.OnceValue(func() []hiding {
 		{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"/?#@]*@`), "$1"},
 		{regexp.MustCompile(`"([A-Za-z][A-Za-z0-9+.-]*://[^\s"?#]*)\?(?:\\.|[^"\\])*`), `"$1?...`},
 		{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"?#]*)\?(?:\\.|[^\s"\\])*`), "$1?..."},
-		// What a server has answered that is no registry: a challenge can name any server that the node reaches.
+		// The answer of a server that is not a registry: a challenge can name any server that the node reaches.
 		{regexp.MustCompile(`(body start|StatusCode: \d+,) "(?:\\.|[^"\\])*"`), "$1 [hidden]"},
 		{regexp.MustCompile(`(error parsing HTTP \d+ response body: ).*`), "$1[hidden]"},
 		// The output of a credential helper.
@@ -217,7 +217,7 @@ type hiding struct {
 }
 
 // HideSecrets returns a text for errors or logs without the secrets that can be recognized by their form: user
-// information and queries of URLs, what servers answer that are no registries, and secrets of credential helpers.
+// information and queries of URLs, answers of servers that are not registries, and secrets of credential helpers.
 func HideSecrets(text string) string {
 	for _, h := range hidden() {
 		text = h.pattern.ReplaceAllString(text, h.replacement)

@@ -17,7 +17,7 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// Explanation is what a pull of a name would do, by the files of the node. A pod's own credentials are not known here.
+// Explanation describes a pull of a name, by the files of the node. A pod's own credentials are not known here.
 type Explanation struct {
 	// Name is a full name: a short name has an explanation for each registry that is searched, in order.
 	Name string `json:"name"`
@@ -43,14 +43,14 @@ type ExplainedSource struct {
 
 // ExplainedPolicy is the part of the signature policy that decides.
 type ExplainedPolicy struct {
-	// File is empty if there is no policy: then every image is accepted.
+	// File is empty without a policy: then every image is accepted.
 	File string `json:"file,omitempty"`
 	// Scope is the key of the policy that applies to the name, "default" if no other does.
 	Scope        string   `json:"scope,omitempty"`
 	Requirements []string `json:"requirements"`
 }
 
-// Explain returns what a pull of ref would do, with the files as they are now. It contacts no registry, but may run the
+// Explain describes a pull of ref, with the files as they are now. It contacts no registry, but may run the
 // credential helpers that the files name. For the pods of a namespace, cfg is the result of ForNamespace.
 func Explain(ctx context.Context, cfg Config, ref string) ([]Explanation, error) {
 	sysregistriesv2.InvalidateCache()

@@ -15,7 +15,7 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// Inspect returns what is wrong with the files that a configuration names and that pulls read: the signature policies
+// Inspect returns the errors in the files that a configuration names and that pulls read: the signature policies
 // and their keys, the registries, the credentials. It changes nothing and contacts no registry.
 func Inspect(cfg Config) []error {
 	errs := cfg.inspectPolicy()

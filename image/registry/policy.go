@@ -60,7 +60,7 @@ func (c Config) AcceptsUnsigned(ctx context.Context, name string) bool {
 	return accepted && err == nil
 }
 
-// nameOnly is the source of an image of which nothing but its name may be needed: what is in it is read in a pull's
+// nameOnly is the source of an image of which only the name may be needed: its content is read in a pull's
 // process only.
 type nameOnly struct {
 	types.ImageSource

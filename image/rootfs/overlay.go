@@ -86,7 +86,7 @@ func (o *Overlay) Mount() (err error) {
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	// Before Linux 6.7 there is no lowerdir+. The kernel reports that early or, before 6.5, only at the last step.
+	// Linux before 6.7 does not have lowerdir+. The kernel reports that early or, before 6.5, only at the last step.
 	if second := o.mountAtOnce(lowers); second != nil {
 		return fmt.Errorf("%w (with fsopen: %w)", second, err)
 	}

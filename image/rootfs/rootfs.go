@@ -1,9 +1,10 @@
-// Package rootfs makes the filesystems of containers from the layers of images: one overlay for each root filesystem and
-// each image volume, by container id. It also measures, copies, changes and deletes the files that containers write.
+// Package rootfs makes the filesystems of containers from the layers of images: one overlay for each root filesystem
+// and each image volume, by container id. It also measures, copies, changes and deletes the files that containers
+// write.
 //
 // It owns one directory, in which each container has one. It knows no names of images, pulls or storage: a caller
-// passes the directories of the layers, and the image's id, which is recorded. It runs in the daemon. image calls it, and
-// image/lazy mounts its Overlay in another process.
+// passes the directories of the layers, and the image's id, which is recorded. It runs in the daemon. image calls it,
+// and image/lazy mounts its Overlay in another process.
 package rootfs
 
 import (

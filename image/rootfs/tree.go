@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of the walk of a tree of directories. A container chooses how many files it makes, and how deep: paths in it can be
-// longer than the kernel takes, and directories deeper than descriptors suffice for.
+// Limits of the walk of a tree of directories. A container chooses how many files it makes, and how deep: paths in it
+// can be longer than the kernel takes, and directories deeper than descriptors suffice for.
 const (
 	// walkBatch is how many names of a directory are read at a time.
 	walkBatch = 1000
@@ -46,9 +46,9 @@ func eachName(dir *os.File, f func(name string) error) error {
 	}
 }
 
-// removeTree is os.RemoveAll for files that a container has written. That one has all directories from the top to the bottom
-// open, so that it can exhaust the daemon's descriptors and never ends with success. It continues after an error, and
-// returns the first. No process may change the tree at the same time.
+// removeTree is os.RemoveAll for files that a container has written. That one has all directories from the top to the
+// bottom open, so that it can exhaust the daemon's descriptors and never ends with success. It continues after an
+// error, and returns the first. No process may change the tree at the same time.
 func removeTree(path string) error {
 	top, err := openDir(unix.AT_FDCWD, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +95,7 @@ func (r *treeRemover) removeDir(parent int, name string, depth int) error {
 		case depth == maxOpenDirs:
 			return r.raise(parent, name)
 		}
-		// More than once: what was moved to top is found the next time, and while a directory is read files that are
+		// More than once: directories moved to top are found the next time, and while a directory is read files that are
 		// removed can hide others.
 		if err := r.empty(parent, name, depth+1); err != nil {
 			return err

@@ -16,7 +16,7 @@ type Size struct{ Bytes, Inodes uint64 }
 // Plus returns the sum of two sizes.
 func (a Size) Plus(b Size) Size { return Size{a.Bytes + b.Bytes, a.Inodes + b.Inodes} }
 
-// Measure adds up a directory tree. It logs what it cannot read, and returns zero for a tree that does not exist.
+// Measure adds up a directory tree. It logs unreadable directories, and returns zero for a tree that does not exist.
 func Measure(ctx context.Context, root string, log logrus.FieldLogger) Size {
 	w := walker{seen: map[uint64]bool{}}
 	if err := w.walk(ctx, root); ignoreGone(err) != nil && ctx.Err() == nil {

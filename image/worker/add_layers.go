@@ -32,7 +32,7 @@ const metadataShare = 4
 // is wrong, or stores them one after the other. Neither does it for the platform's image of a list if the source does
 // not remember manifests: registries count the requests for them.
 //
-// Layers that the additional layer store has are not fetched, but for those in corrupt. It returns their ids.
+// Layers that the additional layer store has are not fetched, except those in corrupt. It returns their ids.
 func (w *worker) addLayers(
 	ctx context.Context, job copyJob, source types.ImageSource, corrupt []string,
 ) (lazy []string, err error) {

@@ -27,7 +27,7 @@ import (
 	"github.com/podd-project/podd/image/registry"
 )
 
-// loader copies the images of a file into storage, in a process like that of a pull: what is in the file is hostile.
+// loader copies the images of a file into storage, in a process like that of a pull: the file is hostile.
 type loader struct {
 	*worker
 	job Job
@@ -170,7 +170,7 @@ func errTooLarge(most int64) error {
 		errdefs.ErrResourceExhausted, most)
 }
 
-// loadOCIArchive unpacks the layout in a tar and loads it. Links and files that are no part of a layout are skipped.
+// loadOCIArchive unpacks the layout in a tar and loads it. Links and files that do not belong to a layout are skipped.
 func (l *loader) loadOCIArchive(ctx context.Context) error {
 	dir := filepath.Join(l.temp, "layout")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -305,7 +305,7 @@ func withDigest(names []reference.Named, d v1.Descriptor) []reference.Named {
 }
 
 // loadDockerArchive loads every image of a "docker save" tar. Its manifests are generated while it is read, so there
-// are no names by digest.
+// are not names by digest.
 func (l *loader) loadDockerArchive(ctx context.Context) error {
 	archive, err := dockerarchive.NewReader(l.systemContext(), l.job.Load)
 	if err != nil {

@@ -17,7 +17,8 @@ const (
 	preloadedFile = "preloaded.json"
 )
 
-// Layout is where a store keeps its files. Pulls use Temp and Cache, and must not change Rootfs, Integrity and Preloaded.
+// Layout is where a store keeps its files. Pulls use Temp and Cache, and must not change Rootfs, Integrity and
+// Preloaded.
 type Layout struct {
 	// Root holds images, and the root filesystems of containers, across reboots. RunRoot holds locks; it is emptied by a
 	// reboot.

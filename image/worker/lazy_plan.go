@@ -18,14 +18,14 @@ import (
 // child.MaxMessage. Further ones are fetched.
 const maxLookUps = 150
 
-// LookUp is what a pull's process asks podd to look up in the additional layer store.
+// LookUp is a question of a pull's process to podd: which layers does the additional layer store have?
 type LookUp struct {
 	// Manifest is the digest of the image's manifest, which the signature policy has accepted.
 	Manifest digest.Digest
 	Layers   []layers.Wanted
 }
 
-// Found is podd's answer, one line on the stdin of that process: what was found of each layer of the
+// Found is podd's answer, one line on the stdin of that process: the result for each layer of the
 // request, nil for nothing.
 type Found struct {
 	Found []*layers.Lazy
@@ -153,7 +153,7 @@ func (p *lazyPlan) wanted() (out []layers.Wanted, at []int) {
 	return out, at
 }
 
-// stored returns what is stored of a layer that is lazy on its parent, nil for nothing. Same is false if it was stored
+// stored returns the record of a layer that is lazy on its parent, nil for nothing. Same is false if it was stored
 // for an image that gives its tar another digest.
 func (p *lazyPlan) stored(l *layers.Layer) (lazy *layers.Lazy, same bool) {
 	stored, err := p.store.Layer(layers.LazyID(l.Parent, tocOf(*l)))

@@ -32,7 +32,7 @@ const (
 )
 
 // CheckConfig returns an error that names what to change, errdefs.ErrInvalidArgument, if a configuration exceeds the
-// limits. What it says is bounded too.
+// limits. Its text is bounded too.
 func CheckConfig(c *v1.ImageConfig) error {
 	if len(c.User) > maxUser {
 		return tooLarge("the user has %d bytes, at most %d are allowed", len(c.User), maxUser)

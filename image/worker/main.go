@@ -71,7 +71,7 @@ func runConfined() error {
 	return policy.Exec([]string{pullCommand}, os.Environ())
 }
 
-// pullPolicy returns what a pull's process may do, from its environment.
+// pullPolicy returns the rights of a pull's process, from its environment.
 func pullPolicy() (confine.Policy, error) {
 	write, err := writable(os.Getenv(rootEnv))
 	if err != nil {
@@ -93,8 +93,8 @@ func pullPolicy() (confine.Policy, error) {
 	}, nil
 }
 
-// writable returns what a pull changes below the store's root: everything but the root filesystems of containers and
-// podd's own files.
+// writable returns the paths that a pull changes below the store's root: everything but the root filesystems of
+// containers and podd's own files.
 func writable(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/podd-project/podd/image/registry"
 )
 
-// systemPaths are what a pull's process may read on every node: certificates, what the resolver needs, and the
+// systemPaths may be read by a pull's process on every node: certificates, the resolver's files, and the
 // directories where containers/image looks for its configuration and for signatures. Not all of /etc, which holds the
 // node's keys and password hashes, nor of /usr and /opt, where agents keep theirs.
 var systemPaths = []string{
@@ -50,7 +50,7 @@ func libraryPaths() []string {
 	return []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/gnu/store", "/etc/ld.so.cache"}
 }
 
-// readablePaths returns what the configuration names: files anywhere, for a pull's process to read.
+// readablePaths returns the files that the configuration names, anywhere, for a pull's process to read.
 func readablePaths(c registry.Config) []string {
 	paths := []string{c.RegistriesConf, c.RegistriesConfDir(), c.Policy, os.Getenv("SSL_CERT_FILE")}
 	certificates := filepath.SplitList(os.Getenv("SSL_CERT_DIR"))
@@ -90,7 +90,7 @@ func lookasidePaths(dir string) (out []string) {
 	return out
 }
 
-// linkTargets returns what the symbolic links in dir lead to, but for what is in dir or in systemPaths: Landlock checks
+// linkTargets returns the targets of the symbolic links in dir, except those in dir or in systemPaths: Landlock checks
 // where a file really is, and each path costs every pull.
 func linkTargets(dir string) (out []string) {
 	entries, _ := os.ReadDir(dir) // it may be missing

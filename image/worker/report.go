@@ -14,7 +14,7 @@ import (
 	"github.com/podd-project/podd/image/registry"
 )
 
-// Job is what a pull's process does: JSON on its stdin. The end of its stdin means that it must stop. It may hold
+// Job is the work of a pull's process: JSON on its stdin. The end of its stdin means that it must stop. It may hold
 // credentials.
 type Job struct {
 	Config registry.Config
@@ -28,9 +28,9 @@ type Job struct {
 	Names  []string `json:",omitempty"`
 	// Load is set if the images of a file are copied: the path of a layout or an archive.
 	Load string `json:",omitempty"`
-	// Idle is set if the process is the last of podd's cgroup to get a processor, so that pods come first. See keepGoing.
+	// Idle is set if the process is the last of podd's cgroup to get a CPU, so that pods come first. See child.Process.
 	Idle bool `json:",omitempty"`
-	// Corrupt are ids of layers that are fetched again, see Store.refetch.
+	// Corrupt are ids of layers that are fetched again, see refetch.
 	Corrupt []string `json:",omitempty"`
 	// Dir is for temporary files; the daemon removes it.
 	Dir string
@@ -51,7 +51,7 @@ const (
 	reportFailed = "failed"
 )
 
-// pullReport is one line on the stdout of a pull's process. The daemon does not trust it: what a registry sends may
+// pullReport is one line on the stdout of a pull's process. The daemon does not trust it: a registry's answers may
 // have taken the process over.
 type pullReport struct {
 	Kind string

@@ -21,10 +21,10 @@ import (
 	"github.com/podd-project/podd/image/registry"
 )
 
-// pullGrace is how long a pull's process has to clean up after it was told to stop, before it is killed.
+// pullGrace is how long a pull's process has to clean up after the request to stop, before it is killed.
 const pullGrace = 10 * time.Second
 
-// pulled is what a pull's process has stored.
+// Result is the output of a pull's process.
 type Result struct {
 	// ID is the image's id, Digest that of the manifest (or list) that was requested.
 	ID     string
@@ -84,7 +84,7 @@ func childEnv(job Job) []string {
 	env := []string{
 		"TMPDIR=" + job.Dir, pullDirEnv + "=" + job.Dir,
 		// Each layer needs buffers of several MiB, which would be most of a small heap: collecting garbage as often as
-		// by default costs a fifth of a pull's processor time.
+		// by default costs a fifth of a pull's CPU time.
 		"GOGC=200",
 		// The garbage collector works harder above this; the hard limit is the process's.
 		"GOMEMLIMIT=" + strconv.FormatInt(job.Config.PullMemory/4*3, 10),
@@ -104,7 +104,7 @@ func childEnv(job Job) []string {
 	return env
 }
 
-// Daemon is what the daemon does for a job.
+// Daemon is the part of a job that the daemon does.
 type Daemon struct {
 	Log      logrus.FieldLogger
 	Progress Observer
@@ -112,7 +112,7 @@ type Daemon struct {
 	LookUp func(LookUp) (Found, error)
 }
 
-// Run does a job in a confined process: what the registry sends is parsed, decompressed and unpacked there. It
+// Run does a job in a confined process: the data of the registry are parsed, decompressed and unpacked there. It
 // ends when ctx or the daemon does. Only the daemon calls it.
 func Run(ctx context.Context, job Job, c *registry.PullConfig, d Daemon) (Result, error) {
 	job.Config, job.Dir = c.Config, c.Dir

@@ -30,7 +30,7 @@ const maxImageFiles = 4_000_000
 const maxUnpackMemory = 1 << 30
 
 // limitUnpacking restricts a process in which containers/storage unpacks or packs one layer, before it does: no
-// network, a share of the pull's memory, and what it reads counts against the limits of the pull that started it.
+// network, a share of the pull's memory, and its input counts against the limits of the pull that started it.
 // Without a pull (a layer is repaired, a container is saved) only its memory is bounded.
 func limitUnpacking() error {
 	if err := confine.DenyNetwork(); err != nil {
@@ -56,7 +56,7 @@ func limitUnpacking() error {
 		return err
 	}
 	from := os.Stdin
-	os.Stdin = layer // what the library reads
+	os.Stdin = layer // the library's input
 	go func() {
 		if err := m.copy(checked, from); err != nil {
 			child.Fail(err)
@@ -75,7 +75,7 @@ func limitShare(most uint64) error {
 	return confine.LimitMemory(child.HardMemory(most))
 }
 
-// unpackMeter counts what the layers of one pull unpack, which several processes do at the same time.
+// unpackMeter counts the unpacked bytes of the layers of one pull, which several processes do at the same time.
 type unpackMeter struct {
 	*unpacked
 	mostBytes, mostFiles uint64
@@ -112,7 +112,7 @@ func (m *unpackMeter) copy(to io.Writer, from io.Reader) error {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil { // the library reads the same and says what is wrong
+		if err != nil { // the library reads the same and returns the error
 			break
 		}
 		if err := m.add(h); err != nil {
@@ -125,7 +125,7 @@ func (m *unpackMeter) copy(to io.Writer, from io.Reader) error {
 	return out.Flush()
 }
 
-// padding counts what is written.
+// padding counts the bytes written.
 type padding struct{ *unpackMeter }
 
 // Write is that of io.Writer.
