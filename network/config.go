@@ -29,8 +29,11 @@ type Config struct {
 	SkipIdlePlugins bool `toml:"skip_idle_plugins" comment:"Do not start the plugins portmap (for a pod without host ports) and bandwidth (without limits), which would only pass on the result of the plugin before them. Applies to the programs of github.com/containernetworking/plugins, by their build information."`
 	// AddTimeout and DelTimeout bound one attachment and one detachment.
 	AddTimeout time.Duration `toml:"add_timeout" comment:"Limit for attaching a pod to the network; then the plugin is killed."`
-	DelTimeout time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod; then the plugin is killed."`
+	DelTimeout time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod, 2 minutes at most; then the plugin is killed."`
 }
+
+// maxDelTimeout is the longest CNI DEL: the engine gives a teardown three minutes.
+const maxDelTimeout = 2 * time.Minute
 
 // DefaultConfig returns the default values.
 func DefaultConfig() Config {
@@ -41,7 +44,7 @@ func DefaultConfig() Config {
 		IPPreference: "cni",
 		PluginEnv:    []string{},
 		AddTimeout:   2 * time.Minute,
-		DelTimeout:   2 * time.Minute,
+		DelTimeout:   maxDelTimeout,
 	}
 }
 
@@ -78,5 +81,8 @@ func (c Config) Validate(problem func(key string, err error)) {
 		if d.d <= 0 {
 			problem(d.key, fmt.Errorf("%v is not a positive duration", d.d))
 		}
+	}
+	if c.DelTimeout > maxDelTimeout {
+		problem("del_timeout", fmt.Errorf("%v is more than %v", c.DelTimeout, maxDelTimeout))
 	}
 }

@@ -25,6 +25,8 @@ suites() {
 	k8s | 60m | make test-k8s | a cluster of two nodes
 	k8s-vm | 60m | make test-k8s-vm | kubeadm, feature gates, a node without root
 	conformance | 90m | make conformance | Kubernetes' node tests
+	conformance-vm | 120m | make conformance-vm LIMIT=110m | NodeConformance on a node with cgroup v2, systemd and kubeadm
+	vulncheck | 20m | make vulncheck | functions that podd calls, against the Go vulnerability database
 	nri | 30m | make test-nri | NRI plugins of other projects
 	lazy | 20m | make test-lazy | a real additional layer store
 	ui | 20m | make test-ui | the page in Chromium

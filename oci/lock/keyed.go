@@ -7,38 +7,57 @@ import (
 	"sync"
 )
 
-// Keyed is a set of locks, one per key. The zero value is ready for use.
+// Keyed is a set of locks, one per key. Callers get a lock in the order in which they asked for it. The zero value is
+// ready for use.
 type Keyed struct {
-	mu   sync.Mutex
-	held map[string]chan struct{}
+	mu    sync.Mutex
+	locks map[string]*keyLock
+}
+
+// keyLock is one lock: a channel that has room for its holder, and whose senders wait in order.
+type keyLock struct {
+	holder chan struct{}
+	users  int // that hold it or wait
 }
 
 // Lock takes the lock of the key, or returns ctx's cause. The caller must call unlock.
 func (l *Keyed) Lock(ctx context.Context, key string) (unlock func(), err error) {
-	for {
-		l.mu.Lock()
-		if l.held == nil {
-			l.held = map[string]chan struct{}{}
-		}
-		holder := l.held[key]
-		if holder == nil {
-			released := make(chan struct{})
-			l.held[key] = released
-			l.mu.Unlock()
-			return func() { l.unlock(key, released) }, nil
-		}
-		l.mu.Unlock()
+	k := l.use(key)
+	select {
+	case k.holder <- struct{}{}: // also if ctx has ended
+	default:
 		select {
-		case <-holder:
+		case k.holder <- struct{}{}:
 		case <-ctx.Done():
+			l.leave(key, k)
 			return nil, context.Cause(ctx)
 		}
 	}
+	return func() {
+		<-k.holder
+		l.leave(key, k)
+	}, nil
 }
 
-func (l *Keyed) unlock(key string, released chan struct{}) {
+func (l *Keyed) use(key string) *keyLock {
 	l.mu.Lock()
-	delete(l.held, key)
-	l.mu.Unlock()
-	close(released)
+	defer l.mu.Unlock()
+	if l.locks == nil {
+		l.locks = map[string]*keyLock{}
+	}
+	k := l.locks[key]
+	if k == nil {
+		k = &keyLock{holder: make(chan struct{}, 1)}
+		l.locks[key] = k
+	}
+	k.users++
+	return k
+}
+
+func (l *Keyed) leave(key string, k *keyLock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.users--; k.users == 0 {
+		delete(l.locks, key)
+	}
 }

@@ -33,8 +33,38 @@ func TestKeyed(t *testing.T) {
 			t.Errorf("Lock returned after %s, %v, want %s, none", waited, err, time.Minute)
 		}
 		again()
-		if len(l.held) != 0 {
-			t.Errorf("held after all were unlocked = %v, want none", l.held)
+		if len(l.locks) != 0 {
+			t.Errorf("held after all were unlocked = %v, want none", l.locks)
+		}
+	})
+}
+
+// TestOrder: the lock is given to its waiters in the order in which they came.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Keyed
+		unlock, err := l.Lock(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("Lock: %v, want none", err)
+		}
+		got := make(chan int, 10)
+		for i := range cap(got) {
+			go func() {
+				unlock, err := l.Lock(t.Context(), "a")
+				if err != nil {
+					t.Errorf("Lock of waiter %d: %v, want none", i, err)
+					return
+				}
+				got <- i
+				unlock()
+			}()
+			synctest.Wait()
+		}
+		unlock()
+		for want := range cap(got) {
+			if i := <-got; i != want {
+				t.Errorf("waiter %d has the lock, want %d", i, want)
+			}
 		}
 	})
 }

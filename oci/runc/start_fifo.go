@@ -53,12 +53,15 @@ func readCrun() []string {
 
 // release matches the version of a release, with a suffix that a distribution may have added. Versions of candidates
 // and of commits between releases, such as 1.2.0-rc.1, 1.5.0+dev and 1.8.1.0.0.0.12-3856, do not match.
-var release = regexp.MustCompile(`^(\d+)\.(\d+)(?:\.(\d+))?(?:[+~-](?:ds|\d).*)?$`)
+var release = regexp.MustCompile(`^(\d+)\.(\d+)(?:\.(\d+))?(?:[+~-](?:ds)?\d{1,3}(?:\D.*)?)?$`)
+
+// commit matches the version of a commit after a release, as in 1.5.0-3-g0123abc.
+var commit = regexp.MustCompile(`[.-]g[0-9a-f]+`)
 
 // isRead reports whether a version is of a release in the list.
 func isRead(version, prefix string, list []string) bool {
 	number, ok := strings.CutPrefix(version, prefix)
-	if !ok || !release.MatchString(number) {
+	if !ok || !release.MatchString(number) || commit.MatchString(number) {
 		return false
 	}
 	have := versionNumbers(number)

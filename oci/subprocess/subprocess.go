@@ -74,7 +74,13 @@ func (p *Process) KillLeader() { _ = p.cmd.Process.Kill() }
 // Wait waits for the exit of the program, and kills its group when ctx ends. It returns ctx's cause if the program
 // failed after that, with ErrUnkillable if it does not exit: a goroutine then reaps it, and the writers of its output
 // must not be read. Otherwise it returns the error of exec.Cmd.Wait, none for output that a child holds open.
-func (p *Process) Wait(ctx context.Context) error {
+func (p *Process) Wait(ctx context.Context) error { return p.wait(ctx, func() {}) }
+
+// WaitGroup is Wait, except that it kills what the program leaves of its group when it exits.
+func (p *Process) WaitGroup(ctx context.Context) error { return p.wait(ctx, p.Kill) }
+
+// wait calls atExit between the exit of the program and its reaping, as long as the id of its group is valid.
+func (p *Process) wait(ctx context.Context, atExit func()) error {
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
@@ -94,6 +100,7 @@ func (p *Process) Wait(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), ErrUnkillable)
 		}
 	}
+	atExit()
 	err := p.reap()
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):

@@ -60,6 +60,25 @@ func TestRunKillsTheGroup(t *testing.T) {
 	if took := time.Since(begin); !errors.Is(err, why) || took > 10*time.Second {
 		t.Errorf("Run returned %v after %v, want %v at once", err, took, why)
 	}
+	wantNoGroup(t, group)
+}
+
+// TestWaitGroup: what a program leaves behind in its group is killed when the program exits.
+func TestWaitGroup(t *testing.T) {
+	p, err := Start(shell("sleep 100 & exit 3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := p.WaitGroup(t.Context()); !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("WaitGroup: %v, want exit status 3", err)
+	}
+	wantNoGroup(t, p.Pid())
+}
+
+// wantNoGroup wants that a process group has no process soon.
+func wantNoGroup(t *testing.T, group int) {
+	t.Helper()
 	for end := time.Now().Add(10 * time.Second); unix.Kill(-group, 0) == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the group has processes after 10s, want none")

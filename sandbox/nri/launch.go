@@ -156,7 +156,7 @@ func (p *Plugins) runProgram(ctx context.Context, one *launch) error {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- running.Wait(context.WithoutCancel(ctx)) }()
+	go func() { ended <- running.WaitGroup(context.WithoutCancel(ctx)) }()
 	plugin, err := p.connect(ctx, conn, program{one.name, config, running.Pid()})
 	if err == nil {
 		p.setLaunchError(one, nil)

@@ -48,7 +48,7 @@ func TestUpgrade(t *testing.T) {
 }
 
 // buildOld builds podd of UPGRADE_FROM, or as it was some commits ago: the oldest tried that builds and takes this
-// test's configuration. In a clone without firstCompatible it builds the last commit, and logs that.
+// test's configuration. In a clone without firstCompatible it fails.
 func buildOld(k *kubelet) string {
 	k.Helper()
 	repo, err := daemon.Repository()
@@ -84,8 +84,7 @@ func compatibleCommits(k *kubelet, repo string) []string {
 	contains.Dir = repo
 	list := "git -c safe.directory='*' rev-list --first-parent --max-count "
 	if err := contains.Run(); err != nil {
-		k.Logf("this clone lacks commit %s: the old daemon is the last commit", firstCompatible)
-		return strings.Fields(output(k, repo, list+"1 HEAD"))
+		k.Fatalf("this clone lacks commit %s, the oldest that has to be compatible: %v", firstCompatible, err)
 	}
 	return strings.Fields(output(k, repo, list+itoa(upgradeFrom+1)+" "+firstCompatible+"^..HEAD"))
 }

@@ -16,8 +16,8 @@ type Config struct {
 	Endpoint string `toml:"endpoint" comment:"OTLP/gRPC endpoint of the collector: http://host:port (http://127.0.0.1:4317) without TLS, https://host:port, or unix:///path. Empty: tracing is off, unless podd's environment has OTEL_EXPORTER_OTLP_ENDPOINT. OpenTelemetry's other variables are used too: OTEL_EXPORTER_OTLP_CERTIFICATE for a private authority, OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and _CLIENT_KEY for a collector that asks for a certificate."`
 	// HeadersFile is an absolute path.
 	HeadersFile string `toml:"headers_file" comment:"File with headers of each request, such as the credentials of a hosted collector: lines of the form name: value. It should be readable by root only."`
-	// Compression is "gzip", "none" or "".
-	Compression string `toml:"compression" comment:"How spans are compressed: gzip, or none. Empty: none."`
+	// Compression is "gzip" or "".
+	Compression string `toml:"compression" comment:"How spans are compressed: gzip. Empty: not, unless podd's environment has OTEL_EXPORTER_OTLP_COMPRESSION."`
 	// SamplingRatePerMillion is how many of a million traces that podd starts are sampled.
 	SamplingRatePerMillion int `toml:"sampling_rate_per_million" comment:"How many of a million traces are sampled. Calls of a kubelet that traces follow the kubelet's own sampling."`
 }
@@ -56,18 +56,15 @@ func (c Config) Validate(problem func(key string, err error)) {
 	}
 }
 
-// Values of compression; "" is compressionNone.
-const (
-	compressionNone = "none"
-	compressionGzip = "gzip"
-)
+// compressionGzip is the value of compression.
+const compressionGzip = "gzip"
 
 func (c Config) validateCompression() error {
 	switch c.Compression {
-	case "", compressionNone, compressionGzip:
+	case "", compressionGzip:
 		return nil
 	}
-	return fmt.Errorf("%q is neither %s nor %s", c.Compression, compressionGzip, compressionNone)
+	return fmt.Errorf("%q is neither %s nor empty", c.Compression, compressionGzip)
 }
 
 func (c Config) validateEndpoint() error {

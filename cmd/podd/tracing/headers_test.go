@@ -195,10 +195,43 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestMalformedHeadersAreNotPrinted: the SDK would print the value of a variable that it cannot parse to stderr.
-func TestMalformedHeadersAreNotPrinted(t *testing.T) {
+// TestWrongVariables: the SDK ignores a variable that it cannot use, and prints its value to stderr. New fails instead,
+// without the value.
+func TestWrongVariables(t *testing.T) {
 	const secret = "Bearer-hunter2"
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", secret)
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ variable, value, want string }{
+		{"HEADERS", secret, "parse headers"},
+		{"HEADERS", "a=%zz" + secret, "escape header value"},
+		{"TRACES_HEADERS", secret, "parse headers"},
+		{"ENDPOINT", "http://user:" + secret + "@[", "parse url"},
+		{"CERTIFICATE", "/nonexistent", "open /nonexistent: no such file"},
+		{"CERTIFICATE", empty, "create tls cert pool"},
+		{"CLIENT_CERTIFICATE", "/nonexistent", "open /nonexistent: no such file"},
+	} {
+		t.Run(tt.variable+" "+tt.want, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", empty)
+			t.Setenv("OTEL_EXPORTER_OTLP_"+tt.variable, tt.value)
+			var err error
+			printed := onStderr(t, func() {
+				_, err = New(Config{Endpoint: "http://127.0.0.1:1"}, "v1", logrus.New())
+			})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret) {
+				t.Errorf("New() = %v, want %q without the value", err, tt.want)
+			}
+			if strings.Contains(printed, secret) {
+				t.Errorf("printed %q, want it without the value", printed)
+			}
+		})
+	}
+}
+
+// onStderr returns what f writes to the process's stderr.
+func onStderr(t *testing.T, f func()) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "stderr")
 	file, err := os.Create(path)
 	if err != nil {
@@ -212,11 +245,13 @@ func TestMalformedHeadersAreNotPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, out := tracer(t, Config{Endpoint: "http://127.0.0.1:1", SamplingRatePerMillion: million})
+	f()
 	if err := errors.Join(unix.Dup3(stderr, 2, 0), unix.Close(stderr)); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text)+out.String(), secret) {
-		t.Errorf("printed %q, logged %q, %v, want neither with %s", text, out, err, secret)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return string(text)
 }

@@ -7,6 +7,7 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -47,8 +48,8 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 	}
 	sent := &counter{errors: &errorLog{log: log.WithField("endpoint", cfg.Endpoint)}}
 	otel.SetErrorHandler(sent.errors)
-	// The SDK's own messages go to stderr past podd's log, and one about a malformed variable has its value: credentials.
-	otel.SetLogger(logr.Discard())
+	variables := &complaints{}
+	otel.SetLogger(logr.New(variables))
 	options, err := cfg.options()
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
@@ -56,6 +57,10 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 	sent.SpanExporter, err = otlptracegrpc.New(ctx, append(options, sent.option())...)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	otel.SetLogger(logr.Discard())
+	if wrong := errors.Join(variables.found...); wrong != nil {
+		return nil, fmt.Errorf("tracing: variables of OpenTelemetry (OTEL_EXPORTER_OTLP_...): %w", wrong)
 	}
 	sent.SpanProcessor = sdk.NewBatchSpanProcessor(exporter{sent}, sdk.WithMaxQueueSize(maxQueue),
 		sdk.WithMaxExportBatchSize(maxBatch), sdk.WithBatchTimeout(batchDelay), sdk.WithExportTimeout(exportTimeout))

@@ -8,9 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"time"
 
 	"github.com/podd-project/podd/oci/subprocess"
 )
+
+// stderrDelay is how long the stderr of an exited monitor is read: the runtime that it called may still hold it.
+const stderrDelay = 5 * time.Second
 
 // maxStderr bounds the part of a monitor's stderr that is kept, in bytes.
 const maxStderr = 64 << 10
@@ -109,7 +113,7 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 	if tmp := socketDir(o.tmp); tmp != "" {
 		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 	}
-	cmd.Stderr = stderr
+	cmd.Stderr, cmd.WaitDelay = stderr, stderrDelay
 	if o.stdio[2] != nil {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = o.stdio[0], o.stdio[1], o.stdio[2]
 	}

@@ -9,8 +9,12 @@ import (
 	"github.com/podd-project/podd/oci/vm/guest/env"
 )
 
-// cachedPause is how often the files that the kernel knows are counted.
-const cachedPause = 200 * time.Millisecond
+const (
+	// cachedPause is how often the files that the kernel knows are counted.
+	cachedPause = 200 * time.Millisecond
+	// patientPause is the pause after dropping the caches did not help: the files are open, or those of a tmpfs.
+	patientPause = 10 * time.Second
+)
 
 // boundCaches has the kernel forget files when it knows more than env.Files.
 func boundCaches() {
@@ -18,16 +22,23 @@ func boundCaches() {
 	if err != nil {
 		return
 	}
-	for range time.Tick(cachedPause) {
-		data, err := os.ReadFile("/proc/sys/fs/inode-nr")
-		if err != nil {
-			return
+	for {
+		time.Sleep(cachedPause)
+		if knownFiles() <= most {
+			continue
 		}
-		var files int
-		if _, err := fmt.Sscan(string(data), &files); err == nil && files > most {
-			dropCaches()
+		dropCaches()
+		if knownFiles() > most {
+			time.Sleep(patientPause)
 		}
 	}
+}
+
+// knownFiles returns how many files the kernel knows, 0 if it does not say.
+func knownFiles() (files int) {
+	data, _ := os.ReadFile("/proc/sys/fs/inode-nr")
+	_, _ = fmt.Sscan(string(data), &files)
+	return files
 }
 
 // dropCaches has the kernel forget the files that nothing uses, so that the host can remove or unmount them.

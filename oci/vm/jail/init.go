@@ -34,8 +34,8 @@ func MaybeInit() {
 }
 
 // startInit starts process 1 of the namespace in which the calling thread starts programs: this program, which is to
-// mount /proc at a path. It ends with the thread.
-func startInit(proc string) error {
+// mount /proc at a path. It ends with the thread, and ended is closed then.
+func startInit(proc string, ended chan<- struct{}) error {
 	if err := os.Mkdir(proc, 0o555); err != nil {
 		return err
 	}
@@ -51,7 +51,10 @@ func startInit(proc string) error {
 	if err != nil {
 		return fmt.Errorf("start process 1: %w", err)
 	}
-	go func() { _ = cmd.Wait() }()
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // it was killed
+	}()
 	if said, err := io.ReadAll(io.LimitReader(r, unix.PathMax)); err != nil || len(said) > 0 {
 		return errors.Join(fmt.Errorf("process 1: %s", said), err)
 	}

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,6 +48,8 @@ type Config struct {
 type Jail struct {
 	work  chan func()
 	close sync.Once
+	// ended is closed when process 1 has ended, with which all others in the jail have.
+	ended chan struct{}
 
 	// The rest is used only on the thread. sharesDir has the shares, by their names, of which there were named.
 	containers map[string]*container
@@ -67,10 +70,13 @@ func New(c Config) (*Jail, error) {
 	defer trees.close()
 	// The first use of a process has the library start one, which must not be process 1 of the jail.
 	_, _ = os.FindProcess(os.Getpid())
-	j := &Jail{work: make(chan func()), containers: map[string]*container{}, shares: map[shareKey]*share{}}
+	j := &Jail{
+		work: make(chan func()), ended: make(chan struct{}),
+		containers: map[string]*container{}, shares: map[shareKey]*share{},
+	}
 	ready := make(chan error)
 	go onOwnThread(func() {
-		err := enter(c, trees)
+		err := j.enter(c, trees)
 		if err == nil {
 			err = j.makeShares()
 		}
@@ -83,7 +89,10 @@ func New(c Config) (*Jail, error) {
 		}
 		j.forget()
 	})
-	return j, <-ready
+	if err := <-ready; err != nil {
+		return nil, err
+	}
+	return j, nil
 }
 
 // makeShares makes the directory of the shares.
@@ -132,11 +141,21 @@ func (j *Jail) Do(f func() error) error {
 // program of another PID namespace than its parent's kills itself.
 func (j *Jail) Start(cmd *exec.Cmd) error { return j.Do(cmd.Start) }
 
-// Close ends the thread. The mounts vanish with the last program. It can be called again.
-func (j *Jail) Close() { j.close.Do(func() { close(j.work) }) }
+// closeGrace is how long Close waits for programs that cannot be killed.
+const closeGrace = 5 * time.Second
+
+// Close ends the thread and all programs, and waits until they have been reaped, for which the callers of Start must
+// wait for theirs. The mounts vanish with the last one. It can be called again.
+func (j *Jail) Close() {
+	j.close.Do(func() { close(j.work) })
+	select {
+	case <-j.ended:
+	case <-time.After(closeGrace):
+	}
+}
 
 // enter takes the calling thread into new namespaces.
-func enter(c Config, t trees) error {
+func (j *Jail) enter(c Config, t trees) error {
 	netns, err := os.Open(c.Netns)
 	if err != nil {
 		return fmt.Errorf("network namespace: %w", err)
@@ -148,7 +167,7 @@ func enter(c Config, t trees) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWPID); err != nil {
 		return fmt.Errorf("new namespaces: %w", err)
 	}
-	if err := buildRoot(c, t); err != nil {
+	if err := buildRoot(c, t, j.ended); err != nil {
 		return fmt.Errorf("root directory of the virtual machine monitor: %w", err)
 	}
 	// Programs inherit it: one without privileges could not enter it.

@@ -458,8 +458,18 @@ func TestNothingOutlivesTheJail(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the program before the end of the jail: %v", err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	begin := time.Now()
 	j.Close()
-	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+	if took := time.Since(begin); took >= closeGrace {
+		t.Errorf("Close took %s, want it to see the end of the programs", took)
+	}
+	// Else the caller could not remove its cgroup.
+	if err := cmd.Process.Signal(syscall.Signal(0)); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("the program after the end of the jail: %v, want %v", err, os.ErrProcessDone)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the program = %v, want it killed", err)
 	}
 }

@@ -76,8 +76,8 @@ const (
 	sharedOptions = "mode=755,size=16m,nr_inodes=16k"
 )
 
-// buildRoot makes a new root directory and leaves the old one.
-func buildRoot(c Config, t trees) error {
+// buildRoot makes a new root directory and leaves the old one. ended is closed when process 1 has ended.
+func buildRoot(c Config, t trees, ended chan<- struct{}) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func buildRoot(c Config, t trees) error {
 			return err
 		}
 	}
-	if err := errors.Join(startInit(base+"/proc"), makeDevices(base+"/dev")); err != nil {
+	if err := errors.Join(startInit(base+"/proc", ended), makeDevices(base+"/dev")); err != nil {
 		return err
 	}
 	for target, tree := range t {

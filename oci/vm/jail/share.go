@@ -188,7 +188,9 @@ func (sh *share) restrict() error {
 // identify returns the key of an open source.
 func identify(fd int, s Source) (shareKey, error) {
 	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_MNT_ID, &st); err != nil {
+	// A kernel before 6.8 gives only the id that the next mount can get when this one is gone.
+	const wanted = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_MNT_ID | unix.STATX_MNT_ID_UNIQUE
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, wanted, &st); err != nil {
 		return shareKey{}, err
 	}
 	key := shareKey{major: st.Dev_major, minor: st.Dev_minor, inode: st.Ino, mount: st.Mnt_id}

@@ -99,7 +99,8 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	return p, nil
 }
 
-// startCapabilities are those that virtiofsd needs until it serves files, in addition. The monitor has none.
+// startCapabilities are those that virtiofsd needs in addition until it serves files, except CAP_MKNOD, which it keeps:
+// a container with that capability can make device nodes with runc, too. The monitor has none.
 func startCapabilities() []uintptr {
 	return []uintptr{unix.CAP_MKNOD, unix.CAP_SETPCAP, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN}
 }

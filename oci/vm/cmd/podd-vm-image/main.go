@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/podd-project/podd/oci/vm/image"
 	"github.com/podd-project/podd/oci/vm/vmm"
 )
 
 func main() {
+	syscall.Umask(0o022) // the monitors, which are not root, read the image
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "podd-vm-image:", err)
 		os.Exit(1)
