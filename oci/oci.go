@@ -47,9 +47,9 @@ type Runtime interface {
 // Checkpointer is a Runtime that can save a pod whose containers share a sandbox.
 type Checkpointer interface {
 	// Checkpoint saves the containers of the sandbox of container id in the empty directory dir, all at the same
-	// moment. They are paused meanwhile, and run again when it returns, whatever it returns. It does not return earlier
-	// when ctx ends, because a sandbox that has begun to save cannot be told to stop: it continues, and then runs, also
-	// when the caller or the program that has asked for it is killed.
+	// moment. They are paused until then, and run again when it returns, whatever it returns. It does not return
+	// earlier when ctx ends, because a sandbox that has begun to save cannot be stopped: it continues, and then runs,
+	// also when the caller or the program that has asked for it is killed.
 	Checkpoint(ctx context.Context, id, dir string) error
 }
 
@@ -62,7 +62,7 @@ type Resizer interface {
 
 // Dumper is a Runtime that can save containers which do not share a sandbox.
 type Dumper interface {
-	// Dump freezes the containers, saves the processes of each, calls frozen, and thaws them. What is saved is the
+	// Dump freezes the containers, saves the processes of each, calls frozen, and thaws them. The saved state is the
 	// state of all at one moment, when the last one was frozen. They run again when Dump returns, whatever it returns,
 	// and soon after podd is killed or the deadline of ctx, which must have one. The error is errdefs.ErrNotImplemented
 	// if the runtime cannot, errdefs.ErrFailedPrecondition if one of these containers cannot be saved.

@@ -42,8 +42,8 @@ type Network interface {
 	Leases() (map[string][]string, error)
 	// Attachments returns the ids of the pods that are attached, or may be.
 	Attachments() ([]string, error)
-	// GC detaches every pod that is not among the valid ones, and makes the plugins free what they hold for others (CNI
-	// 1.1). valid is called once no pod is being attached; errdefs.ErrUnavailable when one is.
+	// GC detaches every pod that is not among the valid ones, and makes the plugins free the addresses that they hold
+	// for others (CNI 1.1). valid is called once no pod is being attached; errdefs.ErrUnavailable when one is.
 	GC(ctx context.Context, valid func() []string) error
 	Ready() error
 }

@@ -81,7 +81,7 @@ func (k podCheckpoint) staging() string {
 	return snapshot.Staging(k.e.paths.Pods())
 }
 
-// hold calls save when it has the slots of the containers, so that none is started, updated or removed meanwhile. A
+// hold calls save when it has the slots of the containers, so that none is started, updated or removed concurrently. A
 // stop takes none: then the containers differ afterwards, and the checkpoint fails. So does it after a creation.
 func (k podCheckpoint) hold(
 	ctx context.Context, containers []*Container, save func() error,

@@ -61,7 +61,7 @@ func dialPod(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
 	}
 	conn, err := dialAny(ctx, ips, port)
 	if err != nil {
-		return nil, fmt.Errorf("dial port %d of the pod (in a sandbox with a kernel of its own, only the pod's "+
+		return nil, fmt.Errorf("dial port %d of the pod (in a sandbox with its own kernel, only the pod's "+
 			"addresses can be reached): %w", port, err)
 	}
 	return conn, nil

@@ -18,7 +18,7 @@ import (
 // running them (overhead); either may be nil, and a limit that is 0 in resources stays unchanged. A pod in a virtual
 // machine gets the memory and processors that these limits need; it keeps them when the limits shrink.
 //
-// Errors: errdefs.ErrFailedPrecondition when the pod is not ready, has no cgroup of its own or too small a machine.
+// Errors: errdefs.ErrFailedPrecondition when the pod is not ready, has no separate cgroup or too small a machine.
 func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *cri.LinuxContainerResources) error {
 	p, err := e.Pod(id)
 	if err != nil {

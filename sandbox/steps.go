@@ -35,7 +35,7 @@ func runSteps(ctx context.Context, steps []step) error {
 const stageSync = "sync"
 
 // awaitSync waits, when a creation ends, until the sync of its record has ended, if one has begun: after a failure or a
-// stop, the undo removes what is being synced.
+// stop, the undo removes the files that are being synced.
 func awaitSync(ctx context.Context, saved *record.Sync) {
 	if saved == nil {
 		return

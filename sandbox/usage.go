@@ -104,7 +104,7 @@ func meterOf(c *Container) usage.Meter {
 	return startedMeter{m, c}
 }
 
-// startedMeter calls the runtime only for a running container: runtimes differ in what they answer before the start,
+// startedMeter calls the runtime only for a running container: runtimes differ in their answers before the start,
 // and an error other than ErrNotFound would delay the first measurement after it.
 type startedMeter struct {
 	usage.Meter

@@ -28,7 +28,7 @@ const shortOutput = "\npodd: this output is incomplete: the commands that run no
 	"\"output of ExecSync\" allows, see `podd status`\n"
 
 // fitMessage truncates the two outputs so that both fit into one message: the CRI limits each of them, and the message,
-// to 16 MiB. Each gets half of the message, and what the other leaves of its half.
+// to 16 MiB. Each gets half of the message, and the rest of the other's half.
 func fitMessage(stdout, stderr []byte) (o, e []byte) {
 	const limit = maxMessage - 1<<10 // the other fields take a few bytes
 	stderr = stderr[:min(len(stderr), max(limit/2, limit-len(stdout)))]

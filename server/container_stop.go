@@ -23,7 +23,7 @@ func (s *Server) StopContainer(ctx context.Context, r *cri.StopContainerRequest)
 	return &cri.StopContainerResponse{}, nil
 }
 
-// seconds converts a timeout of CRI, limited to what a Duration can hold (292 years).
+// seconds converts a timeout of CRI, limited to the range of a Duration (292 years).
 func seconds(n int64) time.Duration {
 	const longest = int64(math.MaxInt64 / time.Second)
 	return time.Duration(max(0, min(n, longest))) * time.Second

@@ -134,8 +134,8 @@ func successLevel(method string) logrus.Level {
 }
 
 // failureLevel returns error for unexpected failures and warning for those that the caller caused or must expect. It
-// returns debug for reads of something absent (the kubelet queries what it has just removed), canceled reads (how
-// streams end) and unimplemented methods (the kubelet polls them).
+// returns debug for reads of something absent (the kubelet queries objects that it has just removed), canceled reads
+// (how streams end) and unimplemented methods (the kubelet polls them).
 func failureLevel(method string, code codes.Code) logrus.Level {
 	switch code {
 	case codes.Unknown, codes.Internal, codes.DataLoss:

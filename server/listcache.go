@@ -10,7 +10,7 @@ import (
 // listCache caches the protobuf encoding of the part of each list item that rarely changes. Encoding labels and
 // annotations is most of the cost of a list, and the kubelet lists every second. The encoding of a message is the
 // concatenation of the encodings of its fields, so the cached bytes are put into an item as unknown fields, which
-// protobuf sends unchanged. It is safe for concurrent use: each list works on a pass of its own, and the last pass to
+// protobuf sends unchanged. It is safe for concurrent use: each list works on a separate pass, and the last pass to
 // finish replaces the cache.
 type listCache[R any] struct {
 	last atomic.Pointer[map[*R]cachedItem]

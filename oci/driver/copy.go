@@ -18,7 +18,7 @@ type Output interface {
 const (
 	// copyBuffer is how much is read at once.
 	copyBuffer = 32 << 10
-	// pipeRest is how much is still read after the deadline: several times what a pipe can hold by default.
+	// pipeRest is how much is still read after the deadline: several times the default capacity of a pipe.
 	pipeRest = 1 << 20
 )
 

@@ -1,4 +1,4 @@
-// Package driver holds what the drivers of containers (oci/runc, oci/shim) are made of: running programs with a
+// Package driver has the parts of the drivers of containers (oci/runc, oci/shim): running programs with a
 // deadline, bundles and their records, the waiters of one container, output and terminals of clients, errors of
 // runtimes, and probes of the features of a runtime and the kernel.
 //

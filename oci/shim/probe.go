@@ -97,7 +97,7 @@ func parseVersion(path string, out []byte) string {
 // versionLimit is the longest version that is reported.
 const versionLimit = 200
 
-// Annotations of a shim's answer to the info action: why it cannot run pods with the handler's options, and what the
+// Annotations of a shim's answer to the info action: why it cannot run pods with the handler's options, and the
 // administrator should know. Ours for virtual machines has them.
 const (
 	annotationUnusable = "podd.unusable"

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// outputDelay is how long the pipes of an exited program are read: a process that it left behind may hold them open.
+	// outputDelay is how long the pipes of an exited program are read: a process that it left behind may hold them
+	// open.
 	outputDelay = time.Second
 	// killGrace is how long a killed program may take to exit.
 	killGrace = 5 * time.Second
@@ -76,7 +77,7 @@ func (p *Process) KillLeader() { _ = p.cmd.Process.Kill() }
 // must not be read. Otherwise it returns the error of exec.Cmd.Wait, none for output that a child holds open.
 func (p *Process) Wait(ctx context.Context) error { return p.wait(ctx, func() {}) }
 
-// WaitGroup is Wait, except that it kills what the program leaves of its group when it exits.
+// WaitGroup is Wait, except that it kills the rest of the program's group when the program exits.
 func (p *Process) WaitGroup(ctx context.Context) error { return p.wait(ctx, p.Kill) }
 
 // wait calls atExit between the exit of the program and its reaping, as long as the id of its group is valid.

@@ -1,10 +1,10 @@
 // Package archive writes the file that CheckpointContainer makes: a tar archive in the layout that checkpointctl and
 // CRI-O read (github.com/checkpoint-restore/checkpointctl, lib/metadata.go).
 //
-//	config.dump      what the container is, as JSON
+//	config.dump      the container's properties, as JSON
 //	spec.dump        its config.json
 //	checkpoint/      the images of CRIU
-//	rootfs-diff.tar  what it wrote to its root filesystem, as a layer of OCI, uncompressed
+//	rootfs-diff.tar  its changes of the root filesystem, as a layer of OCI, uncompressed
 //	dump.log         the log of CRIU
 //	stats-dump       the times that CRIU took
 //
@@ -201,7 +201,7 @@ type limited struct {
 
 func (l *limited) Write(p []byte) (int, error) {
 	if l.left -= int64(len(p)); l.left < 0 {
-		return 0, fmt.Errorf("%w: what the container has written takes more than half of the free disk space",
+		return 0, fmt.Errorf("%w: the container's changes take more than half of the free disk space",
 			errdefs.ErrResourceExhausted)
 	}
 	return l.w.Write(p)

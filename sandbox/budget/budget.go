@@ -1,6 +1,6 @@
 // Package budget bounds what users of the node may cost podd: memory, descriptors, threads and time.
 //
-// A Pool is shared by calls of many pods. It counts what is in use and what it refused, for `podd status`. table.go
+// A Pool is shared by calls of many pods. It counts the shares in use and the refused ones, for `podd status`. table.go
 // constructs all pools. BUDGETS.md lists them for operators, with the limits that are constants of other packages; a
 // test compares it with the code.
 //

@@ -11,7 +11,7 @@ type RefusedError struct {
 	Budget, Unit string
 	// Owner is whose share is used up, or the object that is too large; "" if the whole budget is used up.
 	Owner string
-	// Limit is the maximum, Want what was asked for.
+	// Limit is the maximum, Want the amount that was asked for.
 	Limit, Want int64
 }
 

@@ -10,7 +10,7 @@ type Table struct {
 	ExecOutput *Pool
 	// Sessions are streaming sessions: exec, attach and port-forward.
 	Sessions *Pool
-	// PendingConnections are connections to the streaming server that are no session yet. When all are in use, a new
+	// PendingConnections are connections to the streaming server that are not sessions yet. When all are in use, a new
 	// one replaces the oldest one of the user with most of them.
 	PendingConnections *Pool
 	// Forwards are forwarded connections. Each needs a descriptor and about 100 KB.

@@ -70,8 +70,8 @@ type Kind struct {
 	Free func(ctx context.Context, id string) error
 }
 
-// Kinds returns the kinds in the order in which they can be freed: processes, then what they use; addresses before the
-// namespace that the plugins clean up in.
+// Kinds returns the kinds in the order in which they can be freed: processes, then the resources they use; addresses
+// before the namespace that the plugins clean up in.
 func (m *Machine) Kinds() []Kind {
 	return []Kind{
 		{Mount, m.mounts, m.freeMounts}, // they block the removal of the container's directories

@@ -182,7 +182,7 @@ func (j *Janitor) unclaimed(candidates map[string][]Kind) map[string][]Kind {
 	return candidates
 }
 
-// free frees what is left under one id, up to the first failure, because it may use those that follow.
+// free frees the resources left under one id, up to the first failure, because it may use those that follow.
 func (j *Janitor) free(ctx context.Context, id string, kinds []Kind) (what string, err error) {
 	for _, kind := range kinds {
 		j.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.What)
@@ -196,7 +196,7 @@ func (j *Janitor) free(ctx context.Context, id string, kinds []Kind) (what strin
 	return "", nil
 }
 
-// collectNetworks makes the CNI plugins free what they hold for pods without a record.
+// collectNetworks makes the CNI plugins free the addresses of pods without a record.
 func (j *Janitor) collectNetworks(ctx context.Context) error {
 	ctx, cancel := lifecycle.WithTimeout(ctx, j.Timeout, "plugins took longer than %v")
 	defer cancel()

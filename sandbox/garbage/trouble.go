@@ -23,7 +23,7 @@ const (
 // Trouble is something that podd has on the machine or on disk and cannot read or free.
 type Trouble struct {
 	Kind TroubleKind `json:"kind"`
-	// What is the kind of resource, ID the pod or container that it belongs to.
+	// What names the kind of resource, ID the pod or container that it belongs to.
 	What string `json:"what"`
 	ID   string `json:"id,omitempty"`
 	// Path is that of a record.

@@ -15,14 +15,14 @@ import (
 	"github.com/podd-project/podd/sandbox/convert"
 )
 
-// Config configures a handler, in addition to what the handler reports itself.
+// Config configures a handler, in addition to the handler's own reports.
 type Config struct {
 	// CNIConfDir is the CNI configuration directory of its pods, "" for the default.
 	CNIConfDir string
 	// Infra selects the pods that have an infra container: one of InfraAuto, InfraNone, InfraPause.
 	Infra string
-	// PrivilegedWithoutHostDevices is "true" if privileged containers do not get the node's devices, "false" if they do,
-	// and "" or "auto" for "true" if the handler has a kernel of its own, which does not have these devices.
+	// PrivilegedWithoutHostDevices is "true" if privileged containers do not get the node's devices, "false" if they
+	// do, and "" or "auto" for "true" if the handler has a separate kernel, which does not have these devices.
 	PrivilegedWithoutHostDevices string
 	// Base has defaults of its containers, see spec.Defaults; nil for none.
 	Base *specs.Spec
@@ -51,10 +51,10 @@ func (h Config) Validate(problem func(key string, err error)) {
 	switch h.Infra {
 	case "", InfraAuto, InfraNone, InfraPause:
 	default:
-		problem("infra", fmt.Errorf("%q is none of auto, none, pause", h.Infra))
+		problem("infra", fmt.Errorf("%q must be auto, none or pause", h.Infra))
 	}
 	if v := h.PrivilegedWithoutHostDevices; !slices.Contains([]string{"", "auto", "true", "false"}, v) {
-		problem("privileged_without_host_devices", fmt.Errorf("%q is none of auto, true, false", v))
+		problem("privileged_without_host_devices", fmt.Errorf("%q must be auto, true or false", v))
 	}
 	for _, pattern := range h.AllowedAnnotations {
 		if name := strings.TrimSuffix(pattern, "*"); name == "" || strings.Contains(name, "*") {

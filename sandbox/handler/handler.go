@@ -1,6 +1,6 @@
-// Package handler knows the runtime handlers of a node: how they are configured, which one runs a pod, what a pod may
-// ask of it, and the node's defaults for what no field of the CRI sets, which a handler can override. It makes and runs
-// no container; the engine, its only caller, does, with the runtimes that it finds here.
+// Package handler knows the runtime handlers of a node: how they are configured, which one runs a pod, which requests
+// it accepts, and the node's defaults for values that no field of the CRI sets, which a handler can override. It makes
+// and runs no container; the engine, its only caller, does, with the runtimes that it finds here.
 package handler
 
 import (
@@ -41,7 +41,7 @@ type Handler struct {
 	Features oci.Features
 }
 
-// Generation is what a reload of the configuration replaces as a whole. It is immutable.
+// Generation is the part that a reload of the configuration replaces as a whole. It is immutable.
 type Generation struct {
 	Settings *Settings
 	// Runtimes are the configured handlers, by name.
@@ -61,7 +61,8 @@ type Set struct {
 
 // Choice is the handler of a pod, as it was configured when it was chosen.
 type Choice struct {
-	// Requested is what the pod or an annotation asks for, "" for the default handler. Name is the handler's name.
+	// Requested is the handler that the pod or an annotation asks for, "" for the default handler. Name is the
+	// handler's name.
 	Requested, Name string
 	Runtime         oci.Runtime
 	Config          Config

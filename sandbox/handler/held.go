@@ -43,7 +43,7 @@ func (h *Held) Configured() (oci.Runtime, error) {
 	return h.choice.Load().Runtime, nil
 }
 
-// Runtime is Configured for containers that exist: those of a handler that is not configured any more are still
+// Runtime is Configured for containers that exist: those of a handler that is no longer configured are still
 // watched, stopped and deleted.
 func (h *Held) Runtime() (oci.Runtime, error) {
 	rt, err := h.Configured()
@@ -57,7 +57,7 @@ func (h *Held) Runtime() (oci.Runtime, error) {
 }
 
 // Resize lets the machine of the pod, if it has one, hold these limits, those of all its containers together. They are
-// without the pod's overhead: a machine has what it needs itself in addition.
+// without the pod's overhead: a machine has its own need in addition.
 func (h *Held) Resize(ctx context.Context, r *cri.LinuxContainerResources, facts spec.Facts) error {
 	rt, err := h.Runtime()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package operation records what the engine is doing: one Operation for each verb at work on a pod or container, with
+// Package operation records the engine's work: one Operation for each verb at work on a pod or container, with
 // the times of its stages. It owns the list of operations in progress and logs slow ones; it knows nothing of pods
 // beyond their ids and names. The engine begins and ends operations; metrics, tracing and the server read them.
 package operation
@@ -30,9 +30,9 @@ const (
 
 // Operation is one verb at work on one pod or container: a value, complete once Done is set.
 type Operation struct {
-	// Verb is the CRI's name of what is being done, or Recover.
+	// Verb is the CRI's name of the operation, or Recover.
 	Verb string `json:"verb"`
-	// Pod and Container are ids; Container is empty for an operation on a pod. Name is what the kubelet calls it.
+	// Pod and Container are ids; Container is empty for an operation on a pod. Name is the kubelet's name of it.
 	Pod       string `json:"pod"`
 	Container string `json:"container,omitempty"`
 	Name      string `json:"name"`

@@ -28,7 +28,7 @@ const (
 var ErrUnfinished = errors.New("record was not written completely")
 
 // ReadPod reads the pod in dir. See checkpoint.IsPermanent for the errors. boot is the id of the running boot: of a pod
-// of an earlier one, a status that is damaged or absent is no error but lost, and s says that the pod was ready. A
+// of an earlier one, a status that is damaged or absent is not an error but lost, and s says that the pod was ready. A
 // record that is not synced is of a pod that was being created; ErrUnfinished if it is damaged.
 func ReadPod(dir, boot string) (r Pod, s PodStatus, lost, err error) {
 	synced, err := read(dir, &r)

@@ -49,8 +49,8 @@ func (s ContainerStatus) beforeBoot(r Container, err error) (_ ContainerStatus, 
 	return s, nil, err
 }
 
-// isLost reports whether err, from checkpoint.Read, is what a power loss does to a record that is not synced. It does
-// not make one of a newer format.
+// isLost reports whether err, from checkpoint.Read, is the effect of a power loss on a record that is not synced. It
+// does not make one of a newer format.
 func isLost(err error) bool {
 	return errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, fs.ErrNotExist)
 }

@@ -14,10 +14,10 @@ var tics = regexp.MustCompile(`(?i)\b(what (is|are|was|were|it|they|the|has|had|
 	`of its own|meanwhile|anew|beside|any more|told|but for|for ever)\b`)
 
 // usual is what the pattern matches by mistake.
-var usual = regexp.MustCompile(`(?i)\b(is|are) no longer\b`)
+var usual = regexp.MustCompile(`(?i)\b((is|are) no longer|there (is|are) (no|none))\b`)
 
 // maxTics is how many of them the Go files of podd may have, tests left out. Lower it when there are fewer.
-const maxTics = 183
+const maxTics = 131
 
 func TestPlainWords(t *testing.T) {
 	found := 0

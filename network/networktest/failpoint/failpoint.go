@@ -1,5 +1,5 @@
-// Package failpoint is a CNI plugin for tests that does what the test sets: succeed, fail, hang, or print anything. It
-// records its calls.
+// Package failpoint is a CNI plugin for tests that behaves as the test sets: it can succeed, fail, hang, or print
+// anything. It records its calls.
 //
 // It owns the files of the directory given to Install. A test binary becomes the plugin through a link to it under the
 // plugin's name: call Run first in TestMain. Only tests may use it.

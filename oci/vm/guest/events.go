@@ -19,7 +19,7 @@ import (
 // task API.
 type publisher struct{ host *host }
 
-// Publish does not wait for the host: the task service handles no exit meanwhile.
+// Publish does not wait for the host: the task service would handle no exit until then.
 func (p publisher) Publish(_ context.Context, _ string, e events.Event) error {
 	if oom, ok := e.(*eventsapi.TaskOOM); ok {
 		go p.host.tellOOM(oom.ContainerID)

@@ -24,7 +24,7 @@ func makePipe(path string) error {
 	return nil
 }
 
-// copyOutput copies what is written to the pipe to c, until all writers have closed it.
+// copyOutput copies the output of the pipe to c, until all writers have closed it.
 func copyOutput(c net.Conn, path string) {
 	err := makePipe(path)
 	wire.Answer(c, err)

@@ -1,5 +1,6 @@
-// Package image builds what a pod's virtual machine boots: a kernel and an initial RAM file system with the agent, an
-// OCI runtime and kernel modules, all from files of the distribution. The same files give the same image, bit by bit.
+// Package image builds the image that a pod's virtual machine boots: a kernel and an initial RAM file system with the
+// agent, an OCI runtime and kernel modules, all from files of the distribution. The same files give the same image, bit
+// by bit.
 package image
 
 import (
@@ -28,8 +29,8 @@ type Config struct {
 	Kernel, Root string
 	// Virtiofsd is the program below Root that serves the files to such a kernel; empty for others.
 	Virtiofsd string
-	// Modules is the directory of the kernel's modules, and Wanted the names of those that the image gets. What a module
-	// depends on is added; a name that the kernel has built in is left out.
+	// Modules is the directory of the kernel's modules, and Wanted the names of those that the image gets. What a
+	// module depends on is added; a name that the kernel has built in is left out.
 	Modules string
 	Wanted  []string
 	// Dir gets the files KernelFile, InitrdFile and VirtiofsdFile, and the shared libraries at their paths.
@@ -55,8 +56,8 @@ func Build(c Config) error {
 	return copyFile(filepath.Join(c.Dir, KernelFile), c.Kernel)
 }
 
-// copyPrograms copies what a kernel that is a program needs: virtiofsd, and the shared libraries of both. One of
-// virtiofsd's, libgcc_s.so.1, is what the C library loads when a thread is canceled (pthread_cancel(3)), as User-Mode
+// copyPrograms copies the files for a kernel that is a program: virtiofsd, and the shared libraries of both. One of
+// virtiofsd's, libgcc_s.so.1, is loaded by the C library when a thread is canceled (pthread_cancel(3)), as User-Mode
 // Linux does when it ends: without it the kernel is aborted, and its exit code is lost.
 func (c Config) copyPrograms() error {
 	if c.Root == "" {

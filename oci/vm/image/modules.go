@@ -20,7 +20,7 @@ type module struct {
 	content []byte
 }
 
-// findModules returns the wanted modules of dir and those that they depend on, each after what it depends on.
+// findModules returns the wanted modules of dir and their dependencies, each after its own.
 func findModules(dir string, wanted []string) ([]module, error) {
 	if len(wanted) == 0 {
 		return nil, nil
@@ -53,7 +53,7 @@ func (c *collector) collect(name string) error {
 	c.state[name] = true
 	file, ok := c.files[name]
 	if !ok {
-		return nil // built in, or this kernel does without it: what is missing shows when the machine starts
+		return nil // built in, or this kernel does without it: a missing one shows when the machine starts
 	}
 	content, err := readModule(file)
 	if err != nil {

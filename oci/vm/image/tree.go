@@ -125,7 +125,7 @@ func dynamicNeeds(file string) (needs []string, linker string, err error) {
 	return needs, linker, err
 }
 
-// below returns where a file is below root. Packages have in /usr what a system has in / too.
+// below returns where a file is below root. Packages have files in /usr that a system has in / too.
 func below(root, file string) string {
 	if merged := filepath.Join(root, "usr", file); root != "/" {
 		if _, err := os.Stat(merged); err == nil {

@@ -13,8 +13,8 @@ import (
 // Container is the directory below Shared of a container, which the guest and the host write.
 func Container(id string) string { return path.Join(Shared, id) }
 
-// container is what a container was given. The guest can rename the directories below Shared at any time, so that only
-// descriptors lead to what the host has made.
+// container has the files that a container was given. The guest can rename the directories below Shared at any time, so
+// that only descriptors lead to the host's files.
 type container struct {
 	// dir is Container, as it was made; uses are its shares.
 	dir  *os.File
@@ -54,7 +54,7 @@ func (j *Jail) container(id string) (*container, error) {
 	return nil, fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 }
 
-// openDirectory opens the new directory of a container. The guest may have put something else in its place meanwhile:
+// openDirectory opens the new directory of a container. The guest may have put something else in its place:
 // a link, as to /proc/1/root, or to a file system of the host that is mounted for another container.
 func openDirectory(shared, name string) (*os.File, error) {
 	parent, err := unix.Open(shared, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

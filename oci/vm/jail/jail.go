@@ -1,5 +1,5 @@
 // Package jail is the view of the host that a pod's virtual machine monitor has: the pod's network namespace, and a
-// mount namespace of its own, whose root has only the monitor's programs and the directory that the guest gets. It has
+// mount namespace whose root has only the monitor's programs and the directory that the guest gets. It has
 // no path to the host's other files. The kernel removes the mounts with the last process in it, so that nothing is left
 // when the shim and the monitor are killed.
 package jail
@@ -20,7 +20,7 @@ import (
 
 // Paths in the jail.
 const (
-	// Shared is what the guest gets: a directory for each container.
+	// Shared has the guest's files: a directory for each container.
 	Shared = "/shared"
 	// Memory is a tmpfs for the guest's memory, Temp for sockets and the like.
 	Memory = "/dev/shm"

@@ -17,9 +17,9 @@ const (
 	removedAtMost = 32 << 10
 )
 
-// RemoveContainer gives up what a container was given and removes its directory with the files in it. Directories that
-// the guest has made and filled remain, as part of what sharedOptions let it have, until the machine ends: nothing that
-// it has made is entered.
+// RemoveContainer gives up the files that a container was given and removes its directory with the files in it.
+// Directories that the guest has made and filled remain, as part of what sharedOptions let it have, until the machine
+// ends: nothing that it has made is entered.
 func (j *Jail) RemoveContainer(id string) error {
 	return j.Do(func() error {
 		c := j.containers[id]
@@ -62,5 +62,5 @@ func removeFiles(dir *os.File, most int) error {
 			return err
 		}
 	}
-	return nil // what is left ends with the machine
+	return nil // the rest ends with the machine
 }

@@ -72,7 +72,7 @@ func attachTree(tree, target int) error {
 const (
 	// base is where the new root is built; any directory will do, it is covered only here.
 	base = "/tmp"
-	// sharedOptions bound what a guest can write beside its containers' directories.
+	// sharedOptions bound what a guest can write next to its containers' directories.
 	sharedOptions = "mode=755,size=16m,nr_inodes=16k"
 )
 

@@ -16,7 +16,7 @@ import (
 // Source is a file or directory of the host that a container gets.
 type Source struct {
 	Path string
-	// ReadOnly makes it read-only without what is mounted below it, RecursiveReadOnly with that.
+	// ReadOnly makes it read-only except the mounts below it, RecursiveReadOnly with them.
 	ReadOnly, RecursiveReadOnly bool
 }
 
@@ -136,7 +136,7 @@ func (j *Jail) end(u use) error {
 	return nil
 }
 
-// unmount unmounts a share. The guest can rename the directory in which it is, not what is mounted.
+// unmount unmounts a share. The guest can rename its directory, not the mount.
 func (j *Jail) unmount(name string) error {
 	if err := unix.Fchdir(j.sharesDir); err != nil {
 		return err

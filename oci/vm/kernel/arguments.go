@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Network is what the arguments of a unikernel can name: its address of each family in CIDR notation, and its gateways.
-// What it does not have is empty.
+// Network has the values that the arguments of a unikernel can name: its address of each family in CIDR notation, and
+// its gateways. Those that it lacks are empty.
 type Network struct {
 	MAC, Hostname                        string
 	Address, Gateway, Address6, Gateway6 string
@@ -34,10 +34,10 @@ func (n *Network) AddRoute(destination, gateway string) {
 	}
 }
 
-// argumentsLimit is the size of all arguments, in bytes: what the boot protocol of x86 takes.
+// argumentsLimit is the size of all arguments, in bytes: the limit of x86's boot protocol.
 const argumentsLimit = 2047
 
-// Expand replaces the placeholders of arguments by what the pod has, and checks the result.
+// Expand replaces the placeholders of arguments by the pod's values, and checks the result.
 func (n Network) Expand(args []string) ([]string, error) {
 	address, prefix, mask := split(n.Address)
 	address6, prefix6, _ := split(n.Address6)
@@ -77,7 +77,7 @@ func split(cidr string) (address, prefix, mask string) {
 // itself, which name files and devices of the host, have small letters.
 var variable = regexp.MustCompile(`^[A-Z][A-Z0-9_]*=[!-~]*$`)
 
-// CheckVariables returns an error for an argument that User-Mode Linux could take for one of its own.
+// CheckVariables returns an error for an argument that User-Mode Linux could take for one of the kernel's.
 func CheckVariables(args []string) error {
 	for _, a := range args {
 		if !variable.MatchString(a) {

@@ -1,4 +1,4 @@
-// Package kernel checks what the image of a unikernel brings: the kernel, its initial file system and its arguments,
+// Package kernel checks the parts of a unikernel's image: the kernel, its initial file system and its arguments,
 // chosen by the author of an image or a pod. It opens files and runs nothing.
 package kernel
 
@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InitrdSuffix makes the name of the initial file system of the kernel's: it is a file beside it, and need not exist.
+// InitrdSuffix makes the name of the initial file system of the kernel's: it is in the same directory, and need not
+// exist.
 const InitrdSuffix = ".initrd"
 
 // Files are the opened files of an image: a kernel, and its initial file system, nil without.

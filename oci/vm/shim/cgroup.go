@@ -120,7 +120,7 @@ const (
 	deathPause = 20 * time.Millisecond
 )
 
-// Cleanup removes what a killed shim leaves behind besides its bundle, which is the caller's: the cgroup. Its machine
+// Cleanup removes the cgroup that a killed shim leaves behind. The bundle is the caller's. Its machine
 // and the mounts of that end with it.
 func Cleanup(bundle string) error {
 	spec, err := readSpec(bundle)

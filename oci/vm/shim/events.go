@@ -14,7 +14,7 @@ import (
 	"github.com/podd-project/podd/oci/vm/wire"
 )
 
-// headerTimeout is how long the guest may take to say what a stream of its own is for.
+// headerTimeout is how long the guest may take to say the purpose of a stream that it opened.
 const headerTimeout = 10 * time.Second
 
 // watchEvents takes the streams that the guest opens, one at a time, until the session ends.

@@ -2,8 +2,8 @@ package shim
 
 import "github.com/opencontainers/runtime-spec/specs-go/features"
 
-// Features are what a container's specification may have. The mount options are those of the guest's kernel and
-// runtime, and rro, which the host's kernel does.
+// Features are the values that a container's specification may have. The mount options are those of the guest's kernel
+// and runtime, and rro, which the host's kernel does.
 func Features() features.Features {
 	return features.Features{
 		OCIVersionMin: "1.0.0", OCIVersionMax: "1.2.0",

@@ -12,7 +12,7 @@ import (
 // all pods, and a guest causes messages: ttrpc logs each answer to a call that it does not know.
 const logLimit = 256 << 10
 
-// BoundLog makes f the output of the log and keeps it below logLimit if it is a regular file: a full one is begun anew.
+// BoundLog makes f the output of the log and keeps it below logLimit if it is a regular file: a full one is truncated.
 func BoundLog(f *os.File) { log.L.Logger.SetOutput(newBoundedLog(f)) }
 
 // boundedLog is the log in a file. The logger writes one message at a time.
@@ -23,7 +23,7 @@ type boundedLog struct {
 
 func newBoundedLog(f *os.File) io.Writer {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return f // the reader of a pipe takes care of its own
+		return f // the reader of a pipe takes care of its size
 	}
 	return &boundedLog{file: f}
 }
@@ -41,5 +41,5 @@ func (l *boundedLog) Write(b []byte) (int, error) {
 	if err != nil {
 		return n, err
 	}
-	return len(b), nil // what is beyond the limit is dropped
+	return len(b), nil // the rest is dropped
 }

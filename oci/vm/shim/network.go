@@ -15,7 +15,7 @@ import (
 	"github.com/podd-project/podd/oci/vm/wire"
 )
 
-// network is what the pod's network namespace has, for the machine.
+// network is the machine's part of the pod's network namespace.
 type network struct {
 	nics       []vmm.NIC
 	interfaces []wire.Interface
@@ -23,7 +23,7 @@ type network struct {
 }
 
 // connectNetwork connects each interface of the pod with a tap for the machine, which takes over its addresses: what
-// arrives at one leaves by the other. The interfaces keep their addresses, which are not used any more, so that CNI
+// arrives at one leaves by the other. The interfaces keep their addresses, which are no longer used, so that CNI
 // plugins find them. With open the taps are opened, for a monitor that may not.
 func connectNetwork(j *jail.Jail, open bool) (n network, err error) {
 	err = j.Do(func() error {

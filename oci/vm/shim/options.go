@@ -26,10 +26,10 @@ type Options struct {
 	Kernel string `toml:"kernel"`
 	// Images is the directory of guest images, which has a directory for each driver.
 	Images string `toml:"images"`
-	// Accelerator is "kvm" or "tcg", QEMU's emulation, which is slow and no wall against hostile code. Empty means kvm if
-	// /dev/kvm can be opened.
+	// Accelerator is "kvm" or "tcg", QEMU's emulation, which is slow and no wall against hostile code. Empty means kvm
+	// if /dev/kvm can be opened.
 	Accelerator string `toml:"accelerator"`
-	// Memory is what the machine itself needs, in MiB; the RuntimeClass' overhead should cover it. PodMemory is what a
+	// Memory is the machine's own need, in MiB; the RuntimeClass' overhead should cover it. PodMemory is what a
 	// pod without a memory limit can use in addition.
 	Memory    string `toml:"memory"`
 	PodMemory string `toml:"pod_memory"`

@@ -130,7 +130,7 @@ func (p *pod) add(id string) error {
 	return nil
 }
 
-// remove unregisters a container and removes what the guest was given of it.
+// remove unregisters a container and removes its files from the guest's.
 func (p *pod) remove(id string) error {
 	p.mu.Lock()
 	delete(p.containers, id)

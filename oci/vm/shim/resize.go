@@ -19,7 +19,7 @@ import (
 	"github.com/podd-project/podd/oci/vm/wire"
 )
 
-// hostLimits are what a machine can grow to: all that the host has.
+// hostLimits are the largest size of a machine: all that the host has.
 func hostLimits() vmm.Limits {
 	limits := vmm.Limits{CPUs: runtime.NumCPU()}
 	var info unix.Sysinfo_t
@@ -54,7 +54,7 @@ func (s *Service) Update(ctx context.Context, r *task.UpdateTaskRequest) (*empty
 	return s.call(ctx, func(ctx context.Context, p *pod) error { _, err := p.tasks.Update(ctx, q); return err })
 }
 
-// grow lets the machine hold a pod of that size, beside what it needs for itself. It never shrinks.
+// grow lets the machine hold a pod of that size, in addition to its own need. It never shrinks.
 func (p *pod) grow(ctx context.Context, wanted size) error {
 	memory := 0
 	if wanted.memory > 0 {
@@ -63,7 +63,7 @@ func (p *pod) grow(ctx context.Context, wanted size) error {
 	cpus := wanted.processors(p.options.Driver, runtime.NumCPU())
 	err := p.machine.Grow(ctx, memory, cpus)
 	if errors.Is(err, vmm.ErrFixedSize) {
-		return fmt.Errorf("%w: %w: start the pod anew with these limits", errdefs.ErrFailedPrecondition, err)
+		return fmt.Errorf("%w: %w: recreate the pod with these limits", errdefs.ErrFailedPrecondition, err)
 	}
 	if err != nil || cpus == 1 {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // mountRoot mounts the root file system of a container on target, where the caller leaves that to the shim, as
-// containerd does. The jail gets mounts of its own (jail.Share, Config.Files), after which unmount removes this one.
+// containerd does. The jail gets separate mounts (jail.Share, Config.Files), after which unmount removes this one.
 func mountRoot(mounts []*types.Mount, target string) (unmount func() error, err error) {
 	if len(mounts) == 0 {
 		return func() error { return nil }, nil
@@ -25,7 +25,7 @@ func mountRoot(mounts []*types.Mount, target string) (unmount func() error, err 
 		return nil
 	}
 	if err := mount.All(mount.FromProto(mounts), target); err != nil {
-		_ = unmount() // what was mounted before the one that failed
+		_ = unmount() // those mounted before the one that failed
 		return nil, fmt.Errorf("mount the root file system: %w", err)
 	}
 	return unmount, nil

@@ -17,8 +17,8 @@ const (
 	annotationPeriod = "io.kubernetes.cri.sandbox-cpu-period"
 )
 
-// size is what a pod needs of its machine: the limit of its memory in bytes, and of the time that its processes may use
-// in each period, both in microseconds. 0 is no limit.
+// size is the share of the machine that a pod needs: the limit of its memory in bytes, and of the time that its
+// processes may use in each period, both in microseconds. 0 is no limit.
 type size struct{ memory, quota, period int64 }
 
 // annotatedSize is that of the pod when it is started.
@@ -29,7 +29,7 @@ func annotatedSize(spec *specs.Spec) size {
 	}
 }
 
-// sizeOf is that of limits that change: what they do not name is 0.
+// sizeOf is that of limits that change: those that they do not name are 0.
 func sizeOf(r *specs.LinuxResources) (s size) {
 	if r.Memory != nil && r.Memory.Limit != nil {
 		s.memory = max(*r.Memory.Limit, 0)

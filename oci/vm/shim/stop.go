@@ -52,7 +52,7 @@ func (p *pod) end(grace time.Duration) {
 	}
 }
 
-// loseLine ends a machine whose line has ended: nothing can be done with it any more.
+// loseLine ends a machine whose line has ended: it cannot be reached.
 func (p *pod) loseLine() {
 	p.machine.Stop(endGrace)
 	if !p.isEmpty() {

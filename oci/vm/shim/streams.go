@@ -82,7 +82,7 @@ func copyInput(ctx context.Context, c io.Writer, path string) {
 	_, _ = io.Copy(c, f)
 }
 
-// copyOutput copies what the guest writes to the host's pipe. While it does, the pipe has a reader, so that the
+// copyOutput copies the guest's output to the host's pipe. While it does, the pipe has a reader, so that the
 // container is not killed by SIGPIPE while the caller's reader is restarted.
 func copyOutput(ctx context.Context, c io.Reader, path string) {
 	w, err := fifo.OpenFifo(ctx, path, syscall.O_WRONLY, 0)
@@ -150,7 +150,7 @@ func (p *pod) releasePipes(ctx context.Context, k processKey) {
 // outputGrace is how long the last output of a process may take to arrive after the process is deleted.
 const outputGrace = 10 * time.Second
 
-// endPipes ends, after outputGrace, what is left of the pipes of a deleted process. The guest has closed them before it
+// endPipes ends, after outputGrace, the rest of the pipes of a deleted process. The guest has closed them before it
 // answered, if it is honest; another one could have the host keep its streams, each with a window of output.
 func (p *pod) endPipes(k processKey) { time.AfterFunc(outputGrace, func() { p.cutPipes(k) }) }
 

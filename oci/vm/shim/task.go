@@ -75,7 +75,7 @@ func (s *Service) Exec(ctx context.Context, r *task.ExecProcessRequest) (*emptyp
 	})
 }
 
-// translateProcess leaves out what the guest's kernel does not know.
+// translateProcess leaves out the fields that the guest's kernel does not know.
 func translateProcess(spec *anypb.Any) (*anypb.Any, error) {
 	var p specs.Process
 	if err := json.Unmarshal(spec.GetValue(), &p); err != nil {
@@ -178,7 +178,7 @@ func (s *Service) ResizePty(ctx context.Context, r *task.ResizePtyRequest) (*emp
 	return s.call(ctx, func(ctx context.Context, p *pod) error { _, err := p.tasks.ResizePty(ctx, r); return err })
 }
 
-// CloseIO ends the input of a process when what was written is read.
+// CloseIO ends the input of a process when all that was written has been read.
 func (s *Service) CloseIO(ctx context.Context, r *task.CloseIORequest) (*emptypb.Empty, error) {
 	return s.call(ctx, func(ctx context.Context, p *pod) error { _, err := p.tasks.CloseIO(ctx, r); return err })
 }

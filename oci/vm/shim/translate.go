@@ -23,7 +23,8 @@ type wanted struct {
 }
 
 // translate turns the specification of a container for the host into one for the guest: the machine is the pod, so its
-// namespaces but those of processes and mounts are the pod's. What a virtual machine cannot give is refused by name.
+// namespaces but those of processes and mounts are the pod's. Those that a virtual machine cannot give are refused by
+// name.
 func translate(id string, host *specs.Spec, infra infraPids) (translated, error) {
 	t := translated{spec: clone(host)}
 	s := t.spec
@@ -60,7 +61,7 @@ func clone(s *specs.Spec) *specs.Spec {
 // one that stands for it on the host.
 type infraPids struct{ guest, host uint32 }
 
-// pidNamespace is the path by which a caller names the pod's PID namespace, from the pid that it was told.
+// pidNamespace is the path by which a caller names the pod's PID namespace, from the pid that it was given.
 func (i infraPids) pidNamespace() string { return fmt.Sprintf("/proc/%d/ns/pid", i.host) }
 
 // refuse returns an error for what no virtual machine can give.

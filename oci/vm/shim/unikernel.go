@@ -76,7 +76,7 @@ func (u *unikernel) exit() (uint32, *timestamppb.Timestamp) {
 func (u *unikernel) run(m *vmm.Machine) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.release() // the jail has mounts of its own
+	u.release() // the jail has separate mounts
 	u.running, u.machine = true, m
 }
 
@@ -245,7 +245,7 @@ func openPipe(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// machine is what a machine prints to.
+// machine gets the output of a machine.
 func (o output) machine() io.Writer {
 	if o.stdout == nil {
 		return io.Discard

@@ -100,7 +100,7 @@ func (s *unikernels) create(r *task.CreateTaskRequest) (*unikernel, error) {
 	return s.createUnikernel(r, spec)
 }
 
-// createInfra makes what the machines of the pod need.
+// createInfra makes the parts that the pod's machines share.
 func (s *unikernels) createInfra(r *task.CreateTaskRequest, spec *specs.Spec) (*unikernel, error) {
 	o, err := parseOptions(r.GetOptions())
 	if err != nil {
@@ -275,8 +275,8 @@ func (s *unikernels) stop(u *unikernel, signal syscall.Signal) error {
 	return u.kill(signal)
 }
 
-// endAll ends the infra container and every machine. The infra container comes first: what is created while the others
-// are ended is not started any more.
+// endAll ends the infra container and every machine. The infra container comes first: one that is created while the
+// others are ended is then not started.
 func (s *unikernels) endAll() {
 	s.mu.Lock()
 	infra := s.members[s.infraID]
@@ -314,7 +314,7 @@ func (s *unikernels) Delete(_ context.Context, r *task.DeleteRequest) (*task.Del
 	return out, nil
 }
 
-// Update refuses limits above the size of the machine. What is smaller holds in the pod's cgroup.
+// Update refuses limits above the size of the machine. Smaller ones hold in the pod's cgroup.
 func (s *unikernels) Update(_ context.Context, r *task.UpdateTaskRequest) (*emptypb.Empty, error) {
 	u, err := s.member(r.GetID(), "")
 	if err != nil {

@@ -28,7 +28,7 @@ func (o Options) unusable() error {
 // emulated is the warning for machines without KVM.
 const emulated = "virtual machines are emulated: without KVM they are slow, and no wall against hostile code"
 
-// warning is what the administrator should know of pods with these options, "" if nothing.
+// warning tells the administrator about pods with these options, "" if nothing.
 func (o Options) warning() string {
 	if o.Driver == vmm.QEMU && !o.useKVM() {
 		return emulated
@@ -59,7 +59,7 @@ func Describe(options []byte) map[string]string {
 	return annotations
 }
 
-// parseAnyOptions decodes options; no bytes are no options.
+// parseAnyOptions decodes options; without bytes there are none.
 func parseAnyOptions(data []byte) (Options, error) {
 	if len(data) == 0 {
 		return parseOptions(nil)

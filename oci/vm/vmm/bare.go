@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Bare is what a machine without an agent has: a kernel that is all of its pod.
+// Bare configures a machine without an agent: a kernel that is all of its pod.
 type Bare struct {
 	// Arguments are those of the kernel; with User-Mode Linux, package kernel has checked that they are not its own.
 	Arguments []string
-	// Output gets what the machine prints, besides Machine.Console.
+	// Output gets the machine's output, in addition to Machine.Console.
 	Output io.Writer
 }
 
@@ -98,8 +98,8 @@ const bootTimeout = 45 * time.Second
 const bareErrorLines = 3
 
 // bareQEMUArguments are those of a PC with a serial port, its network, and the device by which unikernels say how they
-// end (isa-debug-exit). The kernel's command line has nothing but what the image or the pod wants. The machine stands
-// still (-S) until powerButton.watch has it run: how it ends is then known, however early that is.
+// end (isa-debug-exit). The kernel's command line has only the parameters that the image or the pod wants. The machine
+// stands still (-S) until powerButton.watch has it run: how it ends is then known, however early that is.
 func bareQEMUArguments(c Config, control int, taps []int) []string {
 	args := append(machineArguments(c, pc, control), "-S",
 		"-m", fmt.Sprintf("%dM", c.Memory), "-smp", strconv.Itoa(c.CPUs),
@@ -121,7 +121,7 @@ func (m *Machine) runBare(s Starter) error {
 // restarted is the exit code of a kernel that restarts its machine, as Linux does after a panic.
 const restarted = 1
 
-// ExitCode is that of a bare machine that has ended: what the guest has said with isa-debug-exit or, in User-Mode
+// ExitCode is that of a bare machine that has ended: the guest's value of isa-debug-exit or, in User-Mode
 // Linux, with /proc/exitcode; 0 if it has switched itself off; 128 and the signal for a monitor that was killed. A QEMU
 // that fails while the machine runs exits with 1, as for the guest's 0.
 func (m *Machine) ExitCode() int {
@@ -155,8 +155,8 @@ func (m *Machine) PowerDown() error {
 // machine ends.
 type powerButton struct {
 	control *control
-	// ready is closed when the machine runs, ended when all events of QEMU have been read. failed is why it does not run,
-	// to be read after the end.
+	// ready is closed when the machine runs, ended when all events of QEMU have been read. failed is why it does not
+	// run, to be read after the end.
 	ready, ended chan struct{}
 	failed       error
 

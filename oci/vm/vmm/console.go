@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// tailSize is what is kept of a console, in bytes.
+// tailSize is the size of the kept end of a console, in bytes.
 const tailSize = 16 << 10
 
-// Tail keeps the end of what is written to it. It is safe for concurrent use and never fails, so that a guest that
+// Tail keeps the end of its input. It is safe for concurrent use and never fails, so that a guest that
 // prints without end costs no memory and is not stopped.
 //
 // A guest whose kernel panics may hang instead of ending: User-Mode Linux is process 1 of its PID namespace, and so

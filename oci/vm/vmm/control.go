@@ -37,7 +37,7 @@ type answer struct {
 	Data     json.RawMessage               `json:"data"`
 }
 
-// run runs a command within controlTimeout and decodes what it returns into result, unless that is nil.
+// run runs a command within controlTimeout and decodes the answer into result, unless that is nil.
 func (c *control) run(command string, arguments, result any) error {
 	return c.runWithin(controlTimeout, command, arguments, result)
 }
@@ -79,7 +79,7 @@ func (c *control) greet() error {
 	return err
 }
 
-// exchange writes a command and returns what it returns.
+// exchange writes a command and returns the answer.
 func (c *control) exchange(command string, arguments any) (json.RawMessage, error) {
 	request := struct {
 		Execute   string `json:"execute"`

@@ -11,7 +11,7 @@ import (
 // ErrFixedSize is the error for a machine that cannot grow.
 var ErrFixedSize = errors.New("a machine of User-Mode Linux cannot grow")
 
-// Limits are what a machine can grow to.
+// Limits are the largest size of a machine.
 type Limits struct {
 	// Memory is in MiB, CPUs a number of processors.
 	Memory, CPUs int
@@ -20,20 +20,20 @@ type Limits struct {
 const (
 	// memoryDevice is the id of the device by which memory is added (virtio-mem).
 	memoryDevice = "more"
-	// memoryBlock is what the memory that is added is a multiple of, in MiB: Linux adds whole blocks.
+	// Added memory is a multiple of memoryBlock, in MiB: Linux adds whole blocks.
 	memoryBlock = 128
 	// growTimeout is how long the guest may take to use the memory that it was given.
 	growTimeout = 8 * time.Second
 	growPause   = 20 * time.Millisecond
 )
 
-// memoryReserve is how much memory the machine can get beside that of its start, in MiB.
+// memoryReserve is how much memory the machine can get in addition to that of its start, in MiB.
 func (c Config) memoryReserve() int {
 	return max(c.Limits.Memory-c.Memory, 0) / memoryBlock * memoryBlock
 }
 
-// Grow gives the machine more memory and processors, up to Config.Limits; a size that it has already is no error. The
-// guest must then start to use its processors. It never takes any away.
+// Grow gives the machine more memory and processors, up to Config.Limits; a size that it has already is not an error.
+// The guest must then start to use its processors. It never takes any away.
 func (m *Machine) Grow(ctx context.Context, memory, cpus int) error {
 	m.growing.Lock()
 	defer m.growing.Unlock()

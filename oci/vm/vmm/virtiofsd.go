@@ -39,7 +39,7 @@ func virtiofsd(exists func(string) bool, shared string, files uint64) []string {
 	switch {
 	case exists(virtiofsdImage):
 		rust[0] = virtiofsdImage
-		return append(rust, "--tag="+env.ShareTag) // QEMU knows it, and versions before 8.1 die of being told
+		return append(rust, "--tag="+env.ShareTag) // QEMU knows it, and versions before 8.1 die of the option
 	case exists(virtiofsdRust):
 		return rust
 	}

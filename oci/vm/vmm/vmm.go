@@ -18,8 +18,8 @@ import (
 
 // The drivers.
 const (
-	// UML is User-Mode Linux: a Linux kernel that is a process of the host. It needs no hardware support. It gives a pod
-	// a kernel of its own; it is no wall against hostile code.
+	// UML is User-Mode Linux: a Linux kernel that is a process of the host. It needs no hardware support. It gives a
+	// pod a separate kernel; it is not a wall against hostile code.
 	UML = "uml"
 	// QEMU is qemu-system, with KVM or, without it, slow emulation.
 	QEMU = "qemu"
@@ -36,12 +36,12 @@ type Config struct {
 	Shared string
 	// Temp is a directory for sockets and the like, Memory for the guest's memory (a tmpfs).
 	Temp, MemoryDir string
-	// User is the user and group of the monitor, which is not root: what it needs it gets as a descriptor, or it may open
+	// User is the user and group of the monitor, which is not root: it gets files as descriptors, or it may open
 	// it as that user.
 	User uint32
 	// Memory is the size of the guest's memory in MiB, CPUs the number of its processors.
 	Memory, CPUs int
-	// Limits are what it can grow to; only QEMU can.
+	// Limits are its largest size; only QEMU can grow.
 	Limits Limits
 	// KVM is true if the processor's virtualization is to be used; only QEMU can.
 	KVM bool
@@ -72,7 +72,7 @@ type Machine struct {
 	// Line is the connection to the agent. Paced is true if it cannot take much at a time.
 	Line  net.Conn
 	Paced bool
-	// Console has the end of what the guest's kernel and agent print.
+	// Console has the end of the output of the guest's kernel and agent.
 	Console *Tail
 
 	config  Config
@@ -80,8 +80,8 @@ type Machine struct {
 	helpers []*helper
 	ended   chan struct{}
 
-	// growing serialises Grow. control is nil for a monitor that cannot change its machine; added is the memory that was
-	// added, in MiB.
+	// growing serialises Grow. control is nil for a monitor that cannot change its machine; added is the memory that
+	// was added, in MiB.
 	growing sync.Mutex
 	control *control
 	added   int
@@ -90,7 +90,7 @@ type Machine struct {
 	button *powerButton
 }
 
-// helper is a program beside the monitor, without which the guest cannot go on. ended is closed when it has ended.
+// helper is a program next to the monitor, without which the guest cannot go on. ended is closed when it has ended.
 type helper struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -175,7 +175,7 @@ func (m *Machine) closeConnections() {
 	}
 }
 
-// killHelpers kills the programs beside the monitor.
+// killHelpers kills the programs next to the monitor.
 func (m *Machine) killHelpers() {
 	for _, h := range m.helpers {
 		_ = h.cmd.Process.Kill()

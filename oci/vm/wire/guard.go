@@ -19,7 +19,7 @@ const (
 // sent, so a guest that pings and does not read would use up the host's memory. An honest guest sends none.
 type guard struct {
 	io.ReadWriteCloser
-	// header is the frame's header so far, content what is still to come of its content.
+	// header is the frame's header so far, content the number of its bytes that are still to come.
 	header  []byte
 	content uint32
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// frameLimit is the size of a frame's content, in bytes. The serial line of User-Mode Linux stalls for ever when
+	// frameLimit is the size of a frame's content, in bytes. The serial line of User-Mode Linux stalls when
 	// about 4 KiB are in flight (its tty is throttled and never released), so at most windowSize frames are.
 	frameLimit = 1 << 10
 	windowSize = 3
@@ -25,7 +25,7 @@ var ErrFrame = errors.New("malformed frame")
 // windowSize may be unacknowledged.
 type Paced struct {
 	line io.ReadWriteCloser
-	// in is what the other side has sent; the reader of Paced takes it.
+	// in has the bytes that the other side has sent; the reader of Paced takes it.
 	in *io.PipeReader
 	// window has a place for each unacknowledged frame.
 	window chan struct{}
@@ -111,7 +111,7 @@ func (p *Paced) send(frame []byte) error {
 	return err
 }
 
-// Read reads what the other side has written.
+// Read reads the bytes of the other side.
 func (p *Paced) Read(b []byte) (int, error) { return p.in.Read(b) }
 
 // Write returns when the line has taken everything. The end of the line is io.ErrClosedPipe.

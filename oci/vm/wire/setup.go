@@ -1,6 +1,6 @@
 package wire
 
-// Pod is what the guest is to set up before the first container.
+// Pod is the setup of the guest before the first container.
 type Pod struct {
 	Hostname string `json:"hostname"`
 	// Sysctls by name, with dots or slashes as in sysctl.d(5).

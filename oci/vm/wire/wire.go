@@ -1,4 +1,4 @@
-// Package wire is what the shim on the host and the agent in the guest say to each other: one byte stream, over which
+// Package wire is the protocol of the shim on the host and the agent in the guest: one byte stream, over which
 // yamux carries many. The host trusts nothing that it reads from the guest: every size, count and time is bounded here
 // or by the caller.
 //
@@ -20,7 +20,7 @@ import (
 // serial line that is not open yet would lose it.
 const Hello = "podd-vm 2\n"
 
-// Kind is what a stream is for.
+// Kind is the purpose of a stream.
 type Kind string
 
 // The kinds of streams.
@@ -41,8 +41,8 @@ const (
 	Online Kind = "online"
 	// Halt has the guest write its file systems and power off. It does not answer.
 	Halt Kind = "halt"
-	// Event is opened by the guest; the header's ID is a container of which a process was killed for lack of memory. The
-	// host answers with a Result when it has published the event.
+	// Event is opened by the guest; the header's ID is a container of which a process was killed for lack of memory.
+	// The host answers with a Result when it has published the event.
 	Event Kind = "oom"
 )
 
@@ -153,7 +153,8 @@ func config(log io.Writer) *yamux.Config {
 // 256 KiB. The guest opens one at a time.
 const hostBacklog = 16
 
-// closeTimeout is how long the host keeps a stream that it has closed and the guest has not, with what has arrived.
+// closeTimeout is how long the host keeps a stream that it has closed and the guest has not, with the bytes that have
+// arrived.
 const closeTimeout = 5 * time.Second
 
 // Host returns the host's side of the session.

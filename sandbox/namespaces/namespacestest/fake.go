@@ -20,9 +20,9 @@ import (
 // uses it, as mounts outlive the daemon: a restarted engine is given a Reopen of it. It sets no hostname and no sysctl.
 type Fake struct {
 	// Before, if set, is called at the start of pin, unpin and sysctl, with that word and the path of a pin file ("" if
-	// there is none); After when the call has succeeded. An error replaces the call's own result, so Before fails a call
-	// without its effect and After with it. Both are called without locks and may block or end their goroutine. Set them
-	// before the Fake is used.
+	// there is none); After when the call has succeeded. An error replaces the call's own result, so Before fails a
+	// call without its effect and After with it. Both are called without locks and may block or end their goroutine.
+	// Set them before the Fake is used.
 	Before, After func(ctx context.Context, verb, path string) error
 
 	*fakeState
@@ -31,7 +31,7 @@ type Fake struct {
 // fakeState is shared by all Fakes that Reopen returns.
 type fakeState struct {
 	mu     sync.Mutex
-	pinned map[string]bool // what is mounted, by path
+	pinned map[string]bool // mounts, by path
 }
 
 // NewFake returns a Fake that has pinned nothing.
@@ -97,7 +97,7 @@ func createPinFile(path string) error {
 	return file.Close()
 }
 
-// Unpin removes pin files; absent ones are no error.
+// Unpin removes pin files; absent ones are not an error.
 func (f *Fake) Unpin(ctx context.Context, paths ...string) error {
 	return f.hooked(ctx, "unpin", first(paths), func() error { return f.unpin(paths) })
 }

@@ -77,7 +77,7 @@ func wantPins(t *testing.T, n Namespaces, dir string, want ...string) {
 }
 
 func testPinAnySubset(t *testing.T, n Namespaces, dir string) {
-	wantPins(t, n, dir) // no directory is no error
+	wantPins(t, n, dir) // an absent directory is not an error
 	names := []string{"ipc", "net", "uts"}
 	for bits := range 1 << len(names) {
 		var r namespaces.Request

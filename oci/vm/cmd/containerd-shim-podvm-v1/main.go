@@ -1,4 +1,4 @@
-// Command containerd-shim-podvm-v1 is a containerd shim that runs each pod in a virtual machine of its own.
+// Command containerd-shim-podvm-v1 is a containerd shim that runs each pod in a separate virtual machine.
 package main
 
 import (
@@ -78,7 +78,7 @@ func (podvm) Info(_ context.Context, r io.Reader) (*types.RuntimeInfo, error) {
 	}, nil
 }
 
-// Stop removes what a shim that is gone has left behind of a container. The exit status is that of a killed container.
+// Stop removes the remains of a container whose shim is gone. The exit status is that of a killed container.
 func (podvm) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
 	bundle := filepath.Join("..", id) // callers may run it in the bundle of another container
 	if err := service.Cleanup(bundle); err != nil {

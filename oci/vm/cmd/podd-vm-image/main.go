@@ -33,7 +33,7 @@ func run() error {
 	virtiofsd := flag.String("virtiofsd", "", "for uml: virtiofsd with --tag (default: package virtiofsd below -root)")
 	root := flag.String("root", "/", "directory of the extracted packages in which the kernel's shared libraries are")
 	runtime := flag.String("runtime", "/usr/bin/crun", "OCI runtime of the guest")
-	agent := flag.String("agent", "", "agent (default: podd-vm-agent beside this program)")
+	agent := flag.String("agent", "", "agent (default: podd-vm-agent next to this program)")
 	out := flag.String("o", vmm.DefaultImages, "directory of images; <driver>/ in it is written")
 	flag.Parse()
 	if flag.NArg() > 0 {

@@ -49,7 +49,7 @@ func attack() error {
 		return err
 	case "silent": // an agent that takes all streams and answers none
 		return serve(line, func(net.Conn) {})
-	case "liar": // one that answers, and floods beside it
+	case "liar": // one that answers, and floods in addition
 		return lie(line)
 	}
 	return fmt.Errorf("unknown mode %q", mode)
@@ -93,7 +93,7 @@ func greet(line *os.File) (*yamux.Session, error) {
 	return session, err
 }
 
-// lie answers what lets the pod run. It floods the console with text, the host with streams of its own, and each output
+// lie gives answers with which the pod runs. It floods the console with text, the host with streams, and each output
 // of a container with zeros.
 func lie(line *os.File) error {
 	session, err := greet(line)
