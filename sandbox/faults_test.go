@@ -107,8 +107,8 @@ func checkpointScenarios(handler string) []scenario {
 }
 
 // steps returns the first outside call in which scenario number i fails, and the distance to the next one. With
-// PODD_EVERY_STEP=all, or without it, these are all calls. Else they are every fourth, from one that depends on the value. The Makefile
-// passes the commit, so the next commit tests others.
+// PODD_EVERY_STEP=all, or without it, these are all calls. Else they are every fourth, from one that depends on the
+// value. The Makefile passes the commit, so the next commit tests others.
 func steps(i int, late bool) (first, distance int) {
 	value := os.Getenv("PODD_EVERY_STEP")
 	if value == "all" || value == "" {

@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,6 +39,24 @@ var raced = []string{
 	"TestContainers", "TestExecOutputBudget", "TestHistory", "TestIdleStreamingConnections", "TestLoad", "TestMixed",
 	"TestObserved", "TestPlugins", "TestPods", "TestReload", "TestReloadReachesAllParts", "TestRestart", "TestStats",
 	"TestStreaming", "TestStuckDependencies",
+}
+
+// TestRaced: raced has names of tests only.
+func TestRaced(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	var all []byte
+	for _, f := range files {
+		text, errRead := os.ReadFile(f)
+		all, err = append(all, text...), errors.Join(err, errRead)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range raced {
+		if !bytes.Contains(all, []byte("\nfunc "+name+"(t *testing.T)")) {
+			t.Errorf("there is no %s", name)
+		}
+	}
 }
 
 // binaryFor returns the daemon for a test.
