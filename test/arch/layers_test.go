@@ -151,7 +151,7 @@ var layers = []layer{
 	{"cmd/podd/state", []string{"checkpoint", "oci/spec/host"}, "directories and sockets, whatever is in or behind them"},
 	{"cmd/podd/settings", []string{"cmd/podd/admin", "cmd/podd/cadvisor", "cmd/podd/metrics", "cmd/podd/tomlconfig",
 		"cmd/podd/tracing", "image", "network", "oci/runc", "oci/shim", "oci/spec/host", "sandbox", "sandbox/handler",
-		"sandbox/nri", "streaming"},
+		"sandbox/nri", "sandbox/record", "streaming"},
 		"the configuration is read and checked whether or not a daemon runs"},
 	{"cmd/podd/daemon", []string{"cmd/podd/admin", "cmd/podd/cadvisor", "cmd/podd/history", "cmd/podd/metrics",
 		"cmd/podd/preflight", "cmd/podd/settings", "cmd/podd/state", "cmd/podd/tracing", "image", "image/registry",

@@ -27,7 +27,7 @@ func TestStdioIsInstalledForShims(t *testing.T) {
 		log, _ := test.NewNullLogger()
 		d := &daemon{cfg: settings.Default(), log: log}
 		dir := t.TempDir()
-		d.cfg.Place(filepath.Join(dir, "root"), filepath.Join(dir, "run"))
+		d.cfg.Root, d.cfg.Run = filepath.Join(dir, "root"), filepath.Join(dir, "run")
 		d.cfg.Runtime.Handlers["other"] = settings.HandlerTable{Type: c.kind, Path: "/no/such/program"}
 		ctx, cancel := context.WithCancel(t.Context())
 		d.handlers(ctx)

@@ -71,7 +71,7 @@ func withHandlers(ctx context.Context, l *settings.Loaded, use func(map[string]s
 	log := logrus.New()
 	log.SetOutput(io.Discard) // the report says the same
 	d := &daemon{cfg: l.Config, log: log}
-	d.cfg.Place(filepath.Join(scratch, "root"), filepath.Join(scratch, "run"))
+	d.cfg.Root, d.cfg.Run = filepath.Join(scratch, "root"), filepath.Join(scratch, "run")
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()

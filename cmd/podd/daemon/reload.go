@@ -102,7 +102,7 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 
 // complete sets the directories as at the start, and reads the files of the handlers.
 func (d *daemon) complete(cfg *settings.Config) (err error) {
-	cfg.Place(d.cfg.Root, d.cfg.Run)
+	cfg.Resolve(d.cfg.Root, d.cfg.Run)
 	cfg.Runtime.Config.Handlers, err = cfg.HandlerConfigs()
 	return err
 }

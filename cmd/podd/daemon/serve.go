@@ -93,7 +93,7 @@ func (d *daemon) open() error {
 		return err
 	}
 	d.onClose("state", st.Close)
-	d.cfg.Place(st.Root, st.Run)
+	d.cfg.Resolve(st.Root, st.Run)
 	d.openDir.Store(&st.Run)
 	return nil
 }

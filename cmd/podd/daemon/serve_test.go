@@ -21,7 +21,7 @@ func TestStopDuringStart(t *testing.T) {
 	}
 	log, hook := test.NewNullLogger()
 	dir, c := t.TempDir(), settings.Default()
-	c.Place(filepath.Join(dir, "root"), filepath.Join(dir, "run"))
+	c.Root, c.Run = filepath.Join(dir, "root"), filepath.Join(dir, "run")
 	c.Listen = filepath.Join(dir, "run", "podd.sock")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStopped)

@@ -14,7 +14,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/cmd/podd/state"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
@@ -28,7 +27,6 @@ import (
 	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces"
-	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
 	"github.com/podd-project/podd/server"
 	"github.com/podd-project/podd/streaming"
@@ -55,9 +53,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*Node, error) {
 	if boot == "" {
 		return nil, errors.New("the kernel's boot id cannot be read: is /proc mounted?")
 	}
-	d.machine = sandbox.Node{BootID: boot, Layout: record.Layout{
-		Root: d.cfg.Root, Run: d.cfg.Run, NetnsDir: d.cfg.Network.NetnsDir,
-	}}
+	d.machine = d.cfg.EngineNode(boot)
 	s := d.cfg.Streaming
 	d.budgets = budget.New(s.MaxSessions, s.MaxSessionsPerPod, streaming.MaxPending)
 	images, err := image.New(d.cfg.Image, d.cfg.ImageNode(boot), d.log)
@@ -65,7 +61,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*Node, error) {
 		return nil, err
 	}
 	d.onClose("image store", images.Close)
-	pods, err := network.New(filepath.Join(d.cfg.Root, "network"), d.cfg.Network, d.log)
+	pods, err := network.New(d.cfg.NetworkDir(), d.cfg.Network, d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +87,7 @@ func (d *daemon) server(n *Node) (*server.Server, error) {
 		server.Deps{
 			Engine: server.Adapt(n.Engine), Images: n.Images, Network: n.pods, Streamer: n.streams, Log: d.log,
 			Observe: d.observers.call(), RuntimeSpec: read,
-			PodSpec: podSpecReader(read, record.Layout{Run: d.cfg.Run}),
+			PodSpec: podSpecReader(read, d.machine.Layout),
 			Space:   func() error { return state.CheckSpace(d.cfg.Run) },
 			Info: map[string]func() any{
 				"config":    func() any { return d.current.Load().values },
@@ -154,10 +150,9 @@ func (d *daemon) detect() (err error) {
 	if d.cfg.Runtime.Config.Handlers, err = d.cfg.HandlerConfigs(); err != nil {
 		return err
 	}
-	driver := d.cfg.Runtime.CgroupDriver
-	d.machine.SystemdCgroup = settings.UseSystemdCgroup(driver)
-	d.log.WithFields(logrus.Fields{"systemd": d.machine.SystemdCgroup, "configured": driver}).
-		Info("cgroup driver selected")
+	d.log.WithFields(logrus.Fields{
+		"systemd": d.machine.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver,
+	}).Info("cgroup driver selected")
 	return nil
 }
 

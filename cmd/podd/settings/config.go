@@ -123,21 +123,4 @@ func (c *Config) complete(set *tomlconfig.Set) {
 	if set.Origin("metrics.address") == tomlconfig.Default {
 		c.Metrics.Address = metrics.SocketAddress(c.Run)
 	}
-	c.Place(c.Root, c.Run)
-}
-
-// Place sets the packages' state directories, below root and run. It may be called again with these directories without
-// symbolic links.
-func (c *Config) Place(root, run string) {
-	if c.Network.NetnsDir == filepath.Join(c.Run, "netns") {
-		c.Network.NetnsDir = filepath.Join(run, "netns")
-	}
-	c.Root, c.Run = root, run
-}
-
-// ImageNode returns the facts of the node for the image store, whose directories are below root and run.
-func (c *Config) ImageNode(bootID string) image.Node {
-	return image.Node{
-		Root: filepath.Join(c.Root, "storage"), RunRoot: filepath.Join(c.Run, "storage"), BootID: bootID,
-	}
 }

@@ -61,7 +61,7 @@ func TestConfigFilesAndFlagsAreMerged(t *testing.T) {
 	want := Default()
 	want.Listen = "/run/x/podd.sock"
 	want.Log = LogConfig{Level: "error", Format: "json"}
-	want.Place("/srv/podd", "/run/x")
+	want.Root, want.Run = "/srv/podd", "/run/x"
 	want.Network.NetnsDir = "/run/x/netns" // only the default run directory has the shared one
 	want.NRI.Socket = "/run/x/nri/nri.sock"
 	want.Metrics.Address = "unix:///run/x/metrics.sock"
@@ -128,7 +128,6 @@ func TestNoFileIsTheDefaults(t *testing.T) {
 
 func TestDefaultsAreValid(t *testing.T) {
 	c := Default()
-	c.Place(c.Root, c.Run)
 	if wrong := c.validate(func(string) string { return "default" }); len(wrong) > 0 {
 		t.Errorf("validate = %q, want no error", wrong)
 	}
@@ -150,7 +149,6 @@ func TestDefaultConfigChangesNothingAndIsTrue(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		want := Default()
-		want.Place(want.Root, want.Run)
 		if d := cmp.Diff(want, l.Config, cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("%s: -want +got:\n%s", name, d)
 		}

@@ -14,9 +14,6 @@ import (
 	"github.com/podd-project/podd/sandbox/handler"
 )
 
-// ContainersDir is the directory of the containers' bundles.
-func (c *Config) ContainersDir() string { return filepath.Join(c.Run, "containers") }
-
 // ShimConfig returns the configuration of the handler h of that name, which is a shim.
 func (c *Config) ShimConfig(name string, h HandlerTable) shim.Config {
 	r := c.Runtime
