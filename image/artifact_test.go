@@ -52,6 +52,7 @@ func blobOf(t *testing.T, c setup, ref, title string, limit int64) ([]byte, erro
 }
 
 func TestArtifact(t *testing.T) {
+	t.Parallel()
 	r := newRegistry(t)
 	c, ref := config(t, r.host), r.host+"/a/b:v1"
 	digest := pushArtifact(t, c, ref)
@@ -91,6 +92,7 @@ func TestArtifact(t *testing.T) {
 
 // TestHostileArtifact: what a registry sends counts only with the digests that were asked for, within limits.
 func TestHostileArtifact(t *testing.T) {
+	t.Parallel()
 	r := newRegistry(t)
 	c, ref := config(t, r.host), r.host+"/a/b:v1"
 	digest := pushArtifact(t, c, ref)

@@ -47,6 +47,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
 func TestBasicAuth(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	reg.setGuard(basicAuth)
@@ -83,6 +84,7 @@ func TestBasicAuth(t *testing.T) {
 func isNil(err error) bool { return err == nil }
 
 func TestAuthFile(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	reg.setGuard(basicAuth)
@@ -113,6 +115,7 @@ func TestCredentialsOfHome(t *testing.T) {
 }
 
 func TestDenied(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/v2/" {
@@ -150,6 +153,7 @@ func tokenServer(reg *testRegistry) func(http.ResponseWriter, *http.Request) boo
 }
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	reg.setGuard(tokenServer(reg))
@@ -178,6 +182,7 @@ func TestTokens(t *testing.T) {
 // TestMirrorsGetNoCredentials: a pod's credentials are sent to the registry that they name, not to its mirrors,
 // whatever challenge these send.
 func TestMirrorsGetNoCredentials(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []string{"Basic", "Bearer"} {
 		t.Run(scheme, func(t *testing.T) {
 			mirror, origin := newRegistry(t), newRegistry(t)
@@ -253,6 +258,7 @@ func (c *logCatcher) Fire(e *logrus.Entry) error {
 
 // TestNoCredentialsInLogs pulls with every kind of credential, with and without success, at log level trace.
 func TestNoCredentialsInLogs(t *testing.T) {
+	t.Parallel()
 	logger := logrus.StandardLogger()
 	catcher := &logCatcher{}
 	before, out := logger.GetLevel(), logger.Out
@@ -296,6 +302,7 @@ type devNull struct{}
 func (devNull) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestAuthDoesNotPrint(t *testing.T) {
+	t.Parallel()
 	auth := image.Auth{Username: user, Password: password, Auth: password, IdentityToken: identity, RegistryToken: bearer}
 	r := image.PullRequest{Ref: "x", Auth: &auth}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
@@ -310,6 +317,7 @@ func TestAuthDoesNotPrint(t *testing.T) {
 // TestChallengeOfAnotherServer: a registry can name any server that the node reaches as its token server; the error of
 // the pull has nothing of what that answers.
 func TestChallengeOfAnotherServer(t *testing.T) {
+	t.Parallel()
 	const secret = "answer-to-hide"
 	status := http.StatusOK
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -60,6 +60,7 @@ func callers(s *image.Store) int {
 }
 
 func TestOneDownloadForManyCallers(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := simple(t, strings.Repeat("x", 100000))
 	reg.push(t, "app:v1", img)
@@ -104,6 +105,7 @@ func TestOneDownloadForManyCallers(t *testing.T) {
 
 // TestPullsOfSharedLayers: concurrent pulls of images that share layers all succeed.
 func TestPullsOfSharedLayers(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	base := tree{"base": strings.Repeat("b", 100000)}
 	want := map[string]v1.Image{}
@@ -131,6 +133,7 @@ func TestPullsOfSharedLayers(t *testing.T) {
 }
 
 func TestOtherCredentialsAreAnotherPull(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	arrived, proceed := hang(t, reg, "/manifests/")
@@ -154,6 +157,7 @@ func TestOtherCredentialsAreAnotherPull(t *testing.T) {
 
 // TestPullOutlivesItsCaller: a kubelet restarts in the middle of a pull and repeats it.
 func TestPullOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := simple(t, "x")
 	reg.push(t, "app:v1", img)
@@ -190,6 +194,7 @@ func TestPullOutlivesItsCaller(t *testing.T) {
 }
 
 func TestAbandonedPullEnds(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := simple(t, "x")
 	reg.push(t, "app:v1", img)
@@ -211,6 +216,7 @@ func TestAbandonedPullEnds(t *testing.T) {
 }
 
 func TestCloseEndsPulls(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	arrived, _ := hang(t, reg, "/manifests/")
@@ -235,6 +241,7 @@ func TestCloseEndsPulls(t *testing.T) {
 
 // TestStall: a registry that sends nothing, or a byte now and then, makes the pull fail as unavailable.
 func TestStall(t *testing.T) {
+	t.Parallel()
 	img := simple(t, strings.Repeat("incompressible?", 1000))
 	for name, part := range map[string]string{
 		"manifest": "/manifests/", "layer": "/blobs/" + layerDigest(t, img, 0), "config": "/blobs/sha256:" + imageID(t, img),
@@ -288,6 +295,7 @@ func checkStalls(t *testing.T, reg *testRegistry) {
 // TestReadersDoNotWaitForStorage: while storage's locks are held, for instance by a pull that commits a layer, only
 // writers wait (in cri-o#1172 readers did too).
 func TestReadersDoNotWaitForStorage(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	cfg := config(t, reg.host)

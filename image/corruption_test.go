@@ -131,6 +131,7 @@ func names(t *testing.T, s *image.Store) string {
 // TestPowerLossCorruption: any loss in a layer is found at the next boot. Images that use the layer are hidden, the
 // others are not; a pull fetches only that layer; and containers keep running.
 func TestPowerLossCorruption(t *testing.T) {
+	t.Parallel()
 	type damage struct {
 		name string
 		do   func(d *corrupted) error
@@ -187,6 +188,7 @@ func TestPowerLossCorruption(t *testing.T) {
 // TestRepairIsBounded: a registry that sends more than the manifest says, when a corrupt layer is fetched again, does
 // not fill the disk.
 func TestRepairIsBounded(t *testing.T) {
+	t.Parallel()
 	d := newCorrupted(t)
 	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
 		t.Fatal(err)
@@ -252,6 +254,7 @@ func overwrite(path string, with []byte) error {
 // TestContainersOfCorruptLayers: a layer is replaced next to the files that containers have mounted; those are deleted
 // when no container has them.
 func TestContainersOfCorruptLayers(t *testing.T) {
+	t.Parallel()
 	d := newCorrupted(t)
 	if err := overwrite(d.lower+"/bin/app", []byte("b@se")); err != nil {
 		t.Fatal(err)
@@ -289,6 +292,7 @@ func TestContainersOfCorruptLayers(t *testing.T) {
 // TestCorruptionIsRecorded: also a store of the same boot knows it, until a pull succeeds; a failed pull changes
 // nothing.
 func TestCorruptionIsRecorded(t *testing.T) {
+	t.Parallel()
 	d := newCorrupted(t)
 	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
 		t.Fatal(err)
@@ -335,6 +339,7 @@ func TestCorruptionIsRecorded(t *testing.T) {
 
 // TestRemoveCorruptImage: an image that is not listed can be removed, and pulled again.
 func TestRemoveCorruptImage(t *testing.T) {
+	t.Parallel()
 	d := newCorrupted(t)
 	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
 		t.Fatal(err)
@@ -417,6 +422,7 @@ func TestWhenLayersAreVerified(t *testing.T) {
 
 // TestPreloadRepairs: preloaded images are repaired from their files.
 func TestPreloadRepairs(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	cfg.BootID = "first"
 	img := craft(t, nil, tree{"a": "lower"}, ownLayer)
@@ -450,6 +456,7 @@ func TestPreloadRepairs(t *testing.T) {
 
 // TestStrangeLayersAreIntact: tar entries that a filesystem represents in another form are no corruption.
 func TestStrangeLayersAreIntact(t *testing.T) {
+	t.Parallel()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, h := range []*tar.Header{
@@ -503,6 +510,7 @@ func TestStrangeLayersAreIntact(t *testing.T) {
 // TestVerifyOpensNoDevice: an image can have a device under the name of a file. To open one can have effects: that of a
 // watchdog restarts the machine. This one does not exist: the error of opening it would say so.
 func TestVerifyOpensNoDevice(t *testing.T) {
+	t.Parallel()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, step := range []func() error{
@@ -543,6 +551,7 @@ func TestVerifyOpensNoDevice(t *testing.T) {
 
 // TestVerifyEnds when its context ends, and when the store is closed.
 func TestVerifyEnds(t *testing.T) {
+	t.Parallel()
 	d := newCorrupted(t)
 	s := open(t, d.cfg)
 	ctx, cancel := context.WithCancel(t.Context())

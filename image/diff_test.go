@@ -16,6 +16,7 @@ import (
 
 // TestDiff: the layer has what a container wrote and removed, and nothing that a link leads to.
 func TestDiff(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	s := open(t, config(t, reg.host))
@@ -64,6 +65,7 @@ func TestDiff(t *testing.T) {
 
 // TestApply: a layer of Diff makes another container's root filesystem the same.
 func TestApply(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	s := open(t, config(t, reg.host))
@@ -104,6 +106,7 @@ func TestApply(t *testing.T) {
 
 // TestHostileLayer: no name and no link in a layer leads out of the root filesystem.
 func TestHostileLayer(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	s := open(t, config(t, reg.host))

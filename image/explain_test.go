@@ -12,6 +12,7 @@ import (
 )
 
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	writeFile(t, cfg.RegistriesConf, `
 unqualified-search-registries = ["one.test", "two.test"]

@@ -18,6 +18,7 @@ import (
 
 // TestExport: an image keeps its id and its tags on the way through an archive into another store.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	for name, img := range map[string]v1.Image{"docker": simple(t, "docker"), "oci": ociImage(t)} {
 		t.Run(name, func(t *testing.T) {
 			reg := newRegistry(t)
@@ -55,6 +56,7 @@ func TestExport(t *testing.T) {
 
 // TestExportToAnotherFilesystem: there too the file appears when it is complete, and replaces nothing.
 func TestExportToAnotherFilesystem(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := simple(t, "x")
 	reg.push(t, "app:v1", img)
@@ -96,6 +98,7 @@ func ociImage(t *testing.T) v1.Image {
 }
 
 func TestExportRefuses(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	s := open(t, config(t, reg.host))

@@ -28,6 +28,7 @@ import (
 // is loaded: ids, digests, sizes and owners in their records; modes, owners, times, kinds and targets of their files;
 // the directory itself, of which the tar has an entry or not.
 func TestPullStoresAsLoad(t *testing.T) {
+	t.Parallel()
 	at := time.Unix(1.2e9, 0)
 	img := imageOf(t, func(c *v1.ConfigFile) { c.Architecture = "amd64" },
 		headersLayer(t,
@@ -64,6 +65,7 @@ func TestPullStoresAsLoad(t *testing.T) {
 
 // TestLayersAreUnpackedSideBySide: a layer is unpacked while the layer below it is still being received.
 func TestLayersAreUnpackedSideBySide(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := craft(t, nil, tree{"below": "x"}, tree{"above": "y"})
 	reg.push(t, "app:v1", img)
@@ -92,6 +94,7 @@ func TestLayersAreUnpackedSideBySide(t *testing.T) {
 // TestOtherBlobOfSameTar: a blob with the right tar, but another digest than the manifest's, is refused: storage would
 // record the manifest's.
 func TestOtherBlobOfSameTar(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := simple(t, "x")
 	reg.push(t, "app:v1", img)
@@ -128,6 +131,7 @@ func TestOtherBlobOfSameTar(t *testing.T) {
 // TestTruncatedLayer: a blob with its digest whose tar is not complete is a broken image. The registry is not
 // unavailable, which the kubelet would take for a reason to try again.
 func TestTruncatedLayer(t *testing.T) {
+	t.Parallel()
 	var whole bytes.Buffer
 	w := tar.NewWriter(&whole)
 	if err := w.WriteHeader(&tar.Header{Name: "file", Typeflag: tar.TypeReg, Size: 1 << 20}); err != nil {
@@ -148,6 +152,7 @@ func TestTruncatedLayer(t *testing.T) {
 
 // TestRejectedImageIsNotFetched: no layer is requested of an image that the signature policy rejects.
 func TestRejectedImageIsNotFetched(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := simple(t, "x")
 	reg.push(t, "app:v1", img)

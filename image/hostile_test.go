@@ -32,6 +32,7 @@ func flood(w http.ResponseWriter, mime, begin string) {
 }
 
 func TestHostileRegistry(t *testing.T) {
+	t.Parallel()
 	img := simple(t, "hello")
 	const manifestType = "application/vnd.docker.distribution.manifest.v2+json"
 	blob, config := "/blobs/"+layerDigest(t, img, 0), "/blobs/sha256:"+imageID(t, img)
@@ -111,6 +112,7 @@ func longError(w http.ResponseWriter) {
 
 // TestHostileLayers: a layer cannot write outside of its directory.
 func TestHostileLayers(t *testing.T) {
+	t.Parallel()
 	victim := t.TempDir()
 	target := filepath.Join(victim, "target")
 	writeFile(t, target, "untouched")
@@ -140,6 +142,7 @@ func TestHostileLayers(t *testing.T) {
 
 // TestHostileConfig: a config is stored as it is, and refused if it is invalid.
 func TestHostileConfig(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	odd := craft(t, func(c *v1.ConfigFile) {
 		c.Config.User = strings.Repeat("9", 100)
@@ -165,6 +168,7 @@ func TestHostileConfig(t *testing.T) {
 // TestConfigOverLimits: an image whose configuration is too large is refused before a layer is fetched, or when it is
 // known which image of a list was chosen; nothing of it stays.
 func TestConfigOverLimits(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	large := craft(t, func(c *v1.ConfigFile) { c.Config.User = strings.Repeat("u", 1<<20) }, tree{"x": ""})
 	reg.push(t, "single:v1", large)

@@ -15,6 +15,7 @@ import (
 // TestLazyStoreDown: an image is not hidden while its store is not mounted; a container of it is refused with an error
 // that says what to do, and podd check --images marks nothing. When the store is back the image can be used.
 func TestLazyStoreDown(t *testing.T) {
+	t.Parallel()
 	reg, dir := newRegistry(t), newLayerDir(t)
 	img := craftLazy(t, []string{"a"}, tree{"file": "x"})
 	reg.push(t, "app:v1", img.Image)
@@ -59,6 +60,7 @@ func mountBind(t *testing.T, from, to string) {
 // TestLazyLayerIsNotLoaded: a loaded image has the files of its archive, also if its layers are stored lazily, with a
 // name and without.
 func TestLazyLayerIsNotLoaded(t *testing.T) {
+	t.Parallel()
 	for name, annotations := range map[string]map[string]string{
 		"with a name": {"io.containerd.image.name": "registry.test/loaded:v1"}, "without a name": nil,
 	} {
@@ -89,6 +91,7 @@ func TestLazyLayerIsNotLoaded(t *testing.T) {
 
 // TestLazySameLayerTwice: overlay refuses a directory twice, so layers with the same table of contents are fetched.
 func TestLazySameLayerTwice(t *testing.T) {
+	t.Parallel()
 	for name, second := range map[string]tree{"the same": {"file": "x"}, "another blob": {"file": "y"}} {
 		t.Run(name, func(t *testing.T) {
 			reg, dir := newRegistry(t), newLayerDir(t)
@@ -109,6 +112,7 @@ func TestLazySameLayerTwice(t *testing.T) {
 // TestLazyStoredForAnotherTar: a lazy layer is not that of an image whose config names another tar for the same table
 // of contents.
 func TestLazyStoredForAnotherTar(t *testing.T) {
+	t.Parallel()
 	reg, dir := newRegistry(t), newLayerDir(t)
 	one := craftLazy(t, []string{"a"}, tree{"file": "x"})
 	two := craftLazy(t, []string{"a"}, tree{"file": "y"})
@@ -127,6 +131,7 @@ func TestLazyStoredForAnotherTar(t *testing.T) {
 
 // TestLazyTooLarge: max_image_bytes applies also to an image whose layers are in the additional layer store.
 func TestLazyTooLarge(t *testing.T) {
+	t.Parallel()
 	reg, dir := newRegistry(t), newLayerDir(t)
 	raw := make([]byte, 2<<20)
 	_, _ = rand.Read(raw) // never fails

@@ -128,6 +128,7 @@ func read(t testing.TB, path string) string {
 // TestLazyPull: layers that an additional layer store has are not fetched, those above them, which it does not have,
 // are. Their files are in root filesystems and volumes. The removal of the image leaves nothing.
 func TestLazyPull(t *testing.T) {
+	t.Parallel()
 	reg, dir := newRegistry(t), newLayerDir(t)
 	img := craftLazy(t, []string{"one", "", "three"}, tree{"one": "1", "both": "1"}, tree{"two": "2", "both": "2"},
 		tree{"three": "3"})
@@ -184,6 +185,7 @@ func TestLazyPull(t *testing.T) {
 // TestLazyStoreLies: what an additional layer store does not have, or has in another way than the manifest and the
 // config say, is fetched.
 func TestLazyStoreLies(t *testing.T) {
+	t.Parallel()
 	set := func(key string, value any) func(map[string]any) { return func(m map[string]any) { m[key] = value } }
 	remake := func(name string, link string) func(testing.TB, string) {
 		return func(t testing.TB, dir string) {
@@ -260,6 +262,7 @@ func remove(t testing.TB, path string) {
 // TestLazyStoreGone: an image with a layer that the store does not serve any more is hidden when a container is made of
 // it, and fetched as a whole by its next pull. The hidden one is removed when no container uses it.
 func TestLazyStoreGone(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		lose func(string, *setup)
 		text string
@@ -353,6 +356,7 @@ func TestLazyUserNamespace(t *testing.T) {
 
 // TestInspectLayerStore: a store that is not mounted is named.
 func TestInspectLayerStore(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	if err := registry.InspectLayerStore(cfg.Config); err != nil {
 		t.Errorf("without a store: %v", err)
@@ -376,6 +380,7 @@ func TestInspectLayerStore(t *testing.T) {
 // TestLazyLayerIsNotShared: a lazy layer, whose tar is not verified, is not used for another image whose config names
 // the same tar, whichever of the two is pulled first.
 func TestLazyLayerIsNotShared(t *testing.T) {
+	t.Parallel()
 	for _, first := range []string{"lazy", "whole"} {
 		t.Run(first+" first", func(t *testing.T) {
 			reg, dir := newRegistry(t), newLayerDir(t)
@@ -397,9 +402,10 @@ func TestLazyLayerIsNotShared(t *testing.T) {
 	}
 }
 
-// TestLazyStoreHangs: when the store hangs, a pull fetches the layers after storeTimeout, and a root filesystem is
-// refused; the image stays listed. Meanwhile other pulls go on.
+// TestLazyStoreHangs: when the store hangs, a pull fetches the layers after 15 s, and a root filesystem is
+// refused; the image stays listed. Other pulls go on.
 func TestLazyStoreHangs(t *testing.T) {
+	t.Parallel()
 	reg, dir := newRegistry(t), newLayerDir(t)
 	img := craftLazy(t, []string{"a"}, tree{"file": "x"})
 	late := craftLazy(t, []string{"b"}, tree{"file": "y"})

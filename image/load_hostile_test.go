@@ -191,6 +191,7 @@ func writeTar(t *testing.T, path string, files tree) {
 // TestLoadHostile: archives that cost too much, or name what is not theirs, are refused. Nothing of them stays, and the
 // store keeps working.
 func TestLoadHostile(t *testing.T) {
+	t.Parallel()
 	const layoutFile = `{"imageLayoutVersion":"1.0.0"}`
 	imageOf := func(img v1.Image) func(*testing.T, string) {
 		return func(t *testing.T, path string) {

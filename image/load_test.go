@@ -14,6 +14,7 @@ import (
 
 // TestLoadFile loads archives of each kind while the store is open. Unlike preloaded images they are not pinned.
 func TestLoadFile(t *testing.T) {
+	t.Parallel()
 	s := open(t, config(t))
 	dir := t.TempDir()
 	one, two, three := simple(t, "one"), simple(t, "two"), simple(t, "three")
@@ -55,6 +56,7 @@ func TestLoadFile(t *testing.T) {
 
 // TestLoadFrom loads an archive that is read once. Nothing but the image stays, also of one that is too large or ends.
 func TestLoadFrom(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	cfg.MaxImageBytes = 1 << 20
 	s := open(t, cfg)
@@ -87,6 +89,7 @@ func TestLoadFrom(t *testing.T) {
 // names in containerd's annotation) and "podman save -m" (a docker archive with several names) write give images with
 // these names.
 func TestLoadFromAnotherRuntime(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	one, two := simple(t, "one"), simple(t, "two")
 	ctr, podman := filepath.Join(dir, "ctr.tar"), filepath.Join(dir, "podman.tar")
@@ -132,6 +135,7 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 func TestLoadFileRefuses(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	s := open(t, cfg)
 	dir := t.TempDir()

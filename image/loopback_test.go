@@ -12,6 +12,7 @@ import (
 
 // TestLoopbackWithoutTLS: a registry on loopback needs no TLS unless registries.conf requires it.
 func TestLoopbackWithoutTLS(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", craft(t, nil, tree{"f": "x"}))
 	_, port, _ := strings.Cut(reg.host, ":")

@@ -101,6 +101,7 @@ func (n *teamNode) allow(t *testing.T, namespace, id string, want bool) {
 
 // TestNamespacePolicy: what the pods of a namespace with a signature policy of its own may pull.
 func TestNamespacePolicy(t *testing.T) {
+	t.Parallel()
 	n := newTeamNode(t)
 	ref := n.push(t, simple(t, "x"))
 	for _, c := range []struct {
@@ -131,6 +132,7 @@ func TestNamespacePolicy(t *testing.T) {
 
 // TestNamespaceAllow: an image that one namespace has pulled is for others only if their policy accepts it.
 func TestNamespaceAllow(t *testing.T) {
+	t.Parallel()
 	t.Run("unsigned", func(t *testing.T) {
 		n := newTeamNode(t)
 		id := n.mustPull(t, "others", n.push(t, simple(t, "x")))
@@ -228,6 +230,7 @@ func (n *teamNode) resolve(t *testing.T, id string) *image.Image {
 // TestNamespacePolicyIsBroken: a policy that cannot be used lets nothing in, neither a pull nor a container, and the
 // error names the file.
 func TestNamespacePolicyIsBroken(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{
 		"no JSON":         func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
 		"a dangling link": func(path string) error { return errors.Join(os.Remove(path), os.Symlink("nowhere", path)) },
@@ -262,6 +265,7 @@ func TestNamespacePolicyIsBroken(t *testing.T) {
 
 // TestInspectNamespaces: files that no namespace would use are problems.
 func TestInspectNamespaces(t *testing.T) {
+	t.Parallel()
 	n := newTeamNode(t)
 	writeFile(t, n.cfg.AuthFile, "{}")
 	writeFile(t, filepath.Join(n.cfg.AuthDir, team+".json"), "{}")
@@ -291,6 +295,7 @@ func TestInspectNamespaces(t *testing.T) {
 // stored: the kubelet decides who may use it (EnsureSecretPulledImages), or the pull policy Always, with which the
 // registry does.
 func TestNamespaceCredentials(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	reg.setGuard(basicAuth)
@@ -334,6 +339,7 @@ func TestNamespaceCredentials(t *testing.T) {
 // TestNamespacesAreNotJoined: pulls for namespaces with files of their own are pulls of their own; those for the others
 // are one.
 func TestNamespacesAreNotJoined(t *testing.T) {
+	t.Parallel()
 	n := newTeamNode(t)
 	ref := n.push(t, simple(t, "x"))
 	writeFile(t, filepath.Join(n.cfg.AuthDir, "rich.json"), "{}")

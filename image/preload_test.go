@@ -113,6 +113,7 @@ func checkLoaded(t *testing.T, s *image.Store, ref string, img v1.Image) {
 }
 
 func TestLoad(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	dir := cfg.PreloadDir
 	images := map[string]v1.Image{}
@@ -158,6 +159,7 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLoadNothing(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	s := open(t, cfg)
 	load(t, s) // no such directory
@@ -169,6 +171,7 @@ func TestLoadNothing(t *testing.T) {
 
 // TestLoadSkipsBadFiles: invalid files of every kind are skipped, valid ones are loaded.
 func TestLoadSkipsBadFiles(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	dir := cfg.PreloadDir
 	good := simple(t, "good")
@@ -220,6 +223,7 @@ func TestLoadSkipsBadFiles(t *testing.T) {
 // TestPinnedWhileLoading: an image is pinned from the moment it is listed, while other files are still to be loaded; an
 // image that was listed before and is in no file stays unpinned.
 func TestPinnedWhileLoading(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "pulled:v1", simple(t, "pulled"))
 	cfg := config(t, reg.host)
@@ -265,6 +269,7 @@ func (h onMessage) Fire(e *logrus.Entry) error {
 // TestLoadAgain: an unchanged file is not read again, also not by the next daemon; a changed one is; the images of a
 // deleted one are no longer pinned.
 func TestLoadAgain(t *testing.T) {
+	t.Parallel()
 	cfg := config(t)
 	file := filepath.Join(cfg.PreloadDir, "app.tar")
 	one, two := simple(t, "one"), simple(t, "two")
@@ -327,6 +332,7 @@ func overwriteKeepingStamp(t *testing.T, file string) {
 }
 
 func TestPinnedByName(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "infra/pause:3", simple(t, "pause"))
 	reg.push(t, "app:v1", simple(t, "app"))
@@ -350,6 +356,7 @@ func TestPinnedByName(t *testing.T) {
 
 // TestFullDisk: a pull that does not fit fails with the right error and leaves nothing, and the store keeps working.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	big := craft(t, nil, tree{"zeros": strings.Repeat("0", 24<<20)})
 	reg.push(t, "big:v1", big)
@@ -392,6 +399,7 @@ func used(t *testing.T, dir string) int64 {
 }
 
 func TestPullsAreSorted(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	for _, n := range []string{"a", "b"} {
 		reg.push(t, n+":v1", simple(t, n))

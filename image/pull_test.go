@@ -18,6 +18,7 @@ import (
 )
 
 func TestPullByTag(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := craft(t, func(c *v1.ConfigFile) {
 		c.Config.User, c.Config.Cmd, c.Config.WorkingDir = "7:8", []string{"/bin/app"}, "/work"
@@ -101,6 +102,7 @@ func checkNames(t *testing.T, img *image.Image, tags, digests []string) {
 }
 
 func TestPullByDigestHasNoTag(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	digest := reg.push(t, "app:v1", simple(t, "x"))
 	s := open(t, config(t, reg.host))
@@ -112,6 +114,7 @@ func TestPullByDigestHasNoTag(t *testing.T) {
 }
 
 func TestPullWithoutTagIsLatest(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:latest", simple(t, "x"))
 	s := open(t, config(t, reg.host))
@@ -125,6 +128,7 @@ func TestPullWithoutTagIsLatest(t *testing.T) {
 }
 
 func TestTagsOfOneImage(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := simple(t, "x")
 	digest := reg.push(t, "app:a", img)
@@ -143,6 +147,7 @@ func TestTagsOfOneImage(t *testing.T) {
 }
 
 func TestTagMoves(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	oldDigest := reg.push(t, "app:latest", simple(t, "old"))
 	s := open(t, config(t, reg.host))
@@ -175,6 +180,7 @@ func index(images map[string]v1.Image) v1.ImageIndex {
 }
 
 func TestPullOfManifestList(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	mine := simple(t, "mine")
 	digest := reg.push(t, "multi:v1", index(map[string]v1.Image{
@@ -199,6 +205,7 @@ func TestPullOfManifestList(t *testing.T) {
 }
 
 func TestPullForOtherPlatform(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	foreign := craft(t, arch("riscv64"), tree{"x": "foreign"})
 	reg.push(t, "single:v1", foreign)
@@ -240,6 +247,7 @@ func checkEmpty(t *testing.T, s *image.Store) {
 }
 
 func TestPullErrors(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	dead := newRegistry(t)
@@ -273,6 +281,7 @@ func TestPullErrors(t *testing.T) {
 }
 
 func TestBlockedRegistry(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	cfg := config(t)
 	writeFile(t, cfg.RegistriesConf, "[[registry]]\nlocation = \""+reg.host+"\"\nblocked = true\n")
@@ -283,6 +292,7 @@ func TestBlockedRegistry(t *testing.T) {
 }
 
 func TestShortNames(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "found:v1", simple(t, "found"))
 	reg.push(t, "elsewhere/thing:v1", simple(t, "aliased"))
@@ -316,6 +326,7 @@ func TestShortNames(t *testing.T) {
 // TestShortNameMode: with the mode "enforcing", a short name that may mean several images is refused; the modes
 // "permissive" and "disabled" try them in turn.
 func TestShortNameMode(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "found:v1", simple(t, "found"))
 	reg.push(t, "elsewhere/thing:v1", simple(t, "aliased"))
@@ -340,6 +351,7 @@ func TestShortNameMode(t *testing.T) {
 }
 
 func TestMirrorFailsOver(t *testing.T) {
+	t.Parallel()
 	mirror, origin := newRegistry(t), newRegistry(t)
 	mirror.push(t, "cache/both:v1", simple(t, "both"))
 	origin.push(t, "both:v1", simple(t, "both"))
@@ -365,6 +377,7 @@ insecure = true
 }
 
 func TestSignaturePolicy(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	cfg := config(t, reg.host)
@@ -390,6 +403,7 @@ func TestSignaturePolicy(t *testing.T) {
 }
 
 func TestPullLeavesNoTemporaryFiles(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	cfg := config(t, reg.host)
@@ -415,6 +429,7 @@ func checkNoFiles(t *testing.T, dir string) {
 // TestPullOfPresentImage: a pull of what the store has asks for the manifest once, in the daemon, and starts no
 // process.
 func TestPullOfPresentImage(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	first := simple(t, "first")
 	reg.push(t, "app:v1", first)

@@ -82,6 +82,7 @@ func serveSignatures(t testing.TB, reg *testRegistry, digest string, signatures 
 
 // TestPolicyWithKey: the key of a policy can be anywhere. An image whose tag is present is verified again.
 func TestPolicyWithKey(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	digest := reg.push(t, "app:v1", simple(t, "x"))
 	ref := reg.host + "/app:v1"

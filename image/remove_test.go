@@ -11,6 +11,7 @@ import (
 )
 
 func TestRemoveTakesAllNames(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	img := simple(t, "x")
 	digest := reg.push(t, "app:a", img)
@@ -37,6 +38,7 @@ func TestRemoveTakesAllNames(t *testing.T) {
 
 // TestRemoveKeepsSharedLayers: layers of another image stay.
 func TestRemoveKeepsSharedLayers(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	base := tree{"base": "b"}
 	reg.push(t, "one:v1", craft(t, nil, base, tree{"own": "1"}))
@@ -56,6 +58,7 @@ func TestRemoveKeepsSharedLayers(t *testing.T) {
 }
 
 func TestRemoveInUse(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	s := open(t, config(t, reg.host))
@@ -83,6 +86,7 @@ func TestRemoveInUse(t *testing.T) {
 
 // TestRemoveOrUse: in either order, a container never gets a filesystem whose image is being deleted.
 func TestRemoveOrUse(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	s := open(t, config(t, reg.host))
@@ -111,6 +115,7 @@ func TestRemoveOrUse(t *testing.T) {
 
 // TestRemovalsJoin: concurrent removals of an image all succeed.
 func TestRemovalsJoin(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	s := open(t, config(t, reg.host))

@@ -16,6 +16,7 @@ import (
 
 // TestRestart: a second store on the same directory finds images, mounts and images in use.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
@@ -57,6 +58,7 @@ func TestRestart(t *testing.T) {
 
 // TestReboot: the mounts are gone, the directories are not.
 func TestReboot(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
@@ -93,6 +95,7 @@ func fileExists(path string) bool {
 // TestCrash: incomplete state of every kind. None prevents the store from opening, and all can be released or made
 // again.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
@@ -154,6 +157,7 @@ func TestCrash(t *testing.T) {
 
 // TestBrokenImage: only an unreadable image itself is not listed, and it can be pulled again.
 func TestBrokenImage(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	broken := simple(t, "one")
 	reg.push(t, "broken:v1", broken)
@@ -186,6 +190,7 @@ func TestBrokenImage(t *testing.T) {
 }
 
 func TestNewErrors(t *testing.T) {
+	t.Parallel()
 	file := config(t)
 	writeFile(t, file.Root, "a file")
 	if _, err := image.New(file.Config, file.Node, logrus.StandardLogger()); err == nil {
@@ -201,6 +206,7 @@ func TestNewErrors(t *testing.T) {
 
 // TestUsage: layers count once, with their allocated size, until they are deleted.
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	base := tree{"base": strings.Repeat("b", 1<<20)}
 	reg.push(t, "one:v1", craft(t, nil, base, tree{"own": strings.Repeat("1", 1<<19)}))

@@ -35,6 +35,7 @@ func flavors(plain, cuda, foreign v1.Image) v1.ImageIndex {
 }
 
 func TestPullOfVariant(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	plain, cuda := simple(t, "plain"), simple(t, "cuda")
 	digest := reg.push(t, "ml:v1", flavors(plain, cuda, craft(t, arch("riscv64"), tree{"x": "foreign"})))
@@ -80,6 +81,7 @@ func TestPullOfVariant(t *testing.T) {
 
 // TestVariantsAreNotJoined: pulls of two variants are two pulls; pulls that differ only in other annotations are one.
 func TestVariantsAreNotJoined(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t)
 	plain, cuda := simple(t, "plain"), simple(t, "cuda")
 	reg.push(t, "ml:v1", flavors(plain, cuda, craft(t, arch("riscv64"), tree{"x": "foreign"})))
