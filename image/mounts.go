@@ -55,33 +55,29 @@ func (s *Store) mount(ctx context.Context, ref string, r rootfs.Request) (string
 	return s.mounts.Make(ctx, r)
 }
 
-// Release unmounts and deletes a container's root filesystem and its image volumes. Absent ones are not an error.
+// Release is that of rootfs.Mounts.
 func (s *Store) Release(_ context.Context, container string) error {
 	return s.mounts.Release(container)
 }
 
-// ContainersWithMounts returns the ids of the containers that have a root filesystem or volumes, mounted or not,
-// sorted.
+// ContainersWithMounts is Containers of rootfs.Mounts.
 func (s *Store) ContainersWithMounts(context.Context) ([]string, error) { return s.mounts.Containers() }
 
-// UpperDir returns the directory with the changes of a container to its root filesystem, whether it exists or not.
+// UpperDir is that of rootfs.Mounts.
 func (s *Store) UpperDir(container string) string { return s.mounts.UpperDir(container) }
 
-// Diff writes the changes of a container to its root filesystem, as a layer of OCI without compression.
+// Diff is that of rootfs.Mounts.
 func (s *Store) Diff(ctx context.Context, container string, w io.Writer) error {
 	return s.mounts.Diff(ctx, container, w)
 }
 
-// Apply makes the changes of a layer, as Diff writes it, in a container's root filesystem, which is mounted. No name
-// and no link in the layer leads out of it.
+// Apply is that of rootfs.Mounts.
 func (s *Store) Apply(ctx context.Context, container string, layer io.Reader) error {
 	return s.mounts.Apply(ctx, container, layer)
 }
 
-// Writable returns the size of the files that a container has written to its root filesystem. It works from memory: the
-// figure is seconds old, and older if there are many files. False for a container without a root filesystem, or with
-// one that was not measured yet.
+// Writable is that of rootfs.Mounts.
 func (s *Store) Writable(container string) (FsUsage, bool) { return s.mounts.Writable(container) }
 
-// Filesystem describes the filesystem that holds the store, and so every writable layer. It works from memory.
+// Filesystem is that of rootfs.Mounts.
 func (s *Store) Filesystem() Filesystem { return s.mounts.Filesystem() }

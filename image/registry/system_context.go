@@ -18,6 +18,7 @@ func (c Config) SystemContext() *types.SystemContext {
 	return &types.SystemContext{
 		SystemRegistriesConfPath:    orEmpty(c.RegistriesConf),
 		SystemRegistriesConfDirPath: cmp.Or(c.RegistriesConfDir(), missing),
+		UserShortNameAliasConfPath:  missing,
 		AuthFilePath:                cmp.Or(c.AuthFile, missing),
 		OSChoice:                    runtime.GOOS,
 		ArchitectureChoice:          runtime.GOARCH,
