@@ -50,9 +50,23 @@ func reservedPrefixes() []string {
 	}
 }
 
-// ReservedAnnotation reports whether only podd may write annotations with that key, whatever a handler's configuration
-// lets through.
+// crunPrefix is that of crun's annotations. By most of them crun appends output of hooks to files of the node, connects
+// to sockets, loads libraries or chooses cgroups, as root. harmlessOfCrun are those that concern the container only,
+// see crun(1).
+const crunPrefix = "run.oci."
+
+func harmlessOfCrun() []string {
+	return []string{
+		"handler", "keep_original_groups", "mount_context_type", "seccomp_fail_unknown_syscall", "timens_offset",
+	}
+}
+
+// ReservedAnnotation reports whether pods and plugins may not have annotations with that key, whatever a handler's
+// configuration lets through.
 func ReservedAnnotation(key string) bool {
+	if option, ok := strings.CutPrefix(key, crunPrefix); ok {
+		return !slices.Contains(harmlessOfCrun(), option)
+	}
 	return slices.ContainsFunc(reservedPrefixes(), func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 

@@ -483,10 +483,12 @@ func TestPrivilegedWithoutHostDevices(t *testing.T) {
 
 func TestReservedAnnotationsOfPods(t *testing.T) {
 	s, _, err := Container(changed(func(in *Input) {
-		in.Annotations = map[string]string{"dev.gvisor.spec.rootfs": "kept"}
+		in.Annotations = map[string]string{"dev.gvisor.spec.rootfs": "kept", "run.oci.timens_offset": "kept"}
 		for _, key := range []string{
 			"io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.x", "io.podd.kind", "org.criu.config",
 			"dev.gvisor.internal.checkpoint.path", "dev.gvisor.tar.rootfs.upper",
+			"run.oci.hooks.stdout", "run.oci.hooks.stderr", "run.oci.seccomp.receiver", "run.oci.seccomp.plugins",
+			"run.oci.pidfd_receiver", "run.oci.systemd.force_cgroup_v1", "run.oci.a-later-one",
 		} {
 			in.Annotations[key] = "/etc/hostile"
 		}
@@ -499,7 +501,9 @@ func TestReservedAnnotationsOfPods(t *testing.T) {
 			t.Errorf("annotation %s of the pod reached the runtime, want it left out", key)
 		}
 	}
-	if s.Annotations["dev.gvisor.spec.rootfs"] != "kept" {
-		t.Error("annotation dev.gvisor.spec.rootfs did not reach the runtime, which the handler allows")
+	for _, key := range []string{"dev.gvisor.spec.rootfs", "run.oci.timens_offset"} {
+		if s.Annotations[key] != "kept" {
+			t.Errorf("annotation %s did not reach the runtime, which the handler allows", key)
+		}
 	}
 }

@@ -46,6 +46,9 @@ func (h Config) HostDevices(f oci.Features) bool {
 	return without == "false" || without != "true" && !f.OwnKernel
 }
 
+// reserved is why an annotation cannot be configured.
+const reserved = "%q is reserved: podd sets it, or it makes a runtime use files of the node"
+
 // Validate reports each wrong key.
 func (h Config) Validate(problem func(key string, err error)) {
 	switch h.Infra {
@@ -60,13 +63,13 @@ func (h Config) Validate(problem func(key string, err error)) {
 		if name := strings.TrimSuffix(pattern, "*"); name == "" || strings.Contains(name, "*") {
 			problem("allowed_annotations",
 				fmt.Errorf("%q is neither an annotation name nor a prefix followed by *", pattern))
-		} else if spec.ReservedAnnotation(strings.TrimSuffix(pattern, "*")) {
-			problem("allowed_annotations", fmt.Errorf("%q is reserved: podd sets it", pattern))
+		} else if spec.ReservedAnnotation(name) {
+			problem("allowed_annotations", fmt.Errorf(reserved, pattern))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(h.DefaultAnnotations)) {
 		if key == "" || spec.ReservedAnnotation(key) {
-			problem("default_annotations", fmt.Errorf("%q is reserved: podd sets it", key))
+			problem("default_annotations", fmt.Errorf(reserved, key))
 		}
 	}
 }
