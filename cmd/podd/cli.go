@@ -23,6 +23,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	cmd := newRootCommand()
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
+	stderr = printable{stderr}
 	cmd.SetErr(stderr)
 	err := cmd.Execute()
 	if err == nil {

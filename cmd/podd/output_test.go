@@ -27,6 +27,10 @@ func TestOutputIsPrintable(t *testing.T) {
 			images := admin.List[admin.DiskImage]{Items: []admin.DiskImage{{Names: []string{hostile}}}}
 			return printDisk(w, admin.Disk{Images: images})
 		},
+		"error of a command": func(w io.Writer) error {
+			execute([]string{"config", "dump", "--config", hostile}, io.Discard, w)
+			return nil
+		},
 	} {
 		var out strings.Builder
 		if err := print(&out); err != nil {
