@@ -67,6 +67,10 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 		preloaded: loadPreloaded(layout.Preloaded()),
 	}
 	s.settings.Store(&cfg)
+	if !FilesRestricted() {
+		s.log.Warn("the kernel has no Landlock: processes of pulls, which parse what registries send, can read and " +
+			"change files of the node")
+	}
 	s.usage = newUsage(s)
 	s.lazy = lazy.New(func() string { return s.cfg().AdditionalLayerStore }, s.log)
 	stored := func(id string) bool { return s.index.Load().hasAll([]string{id}) }

@@ -100,6 +100,12 @@ func (p Policy) restrictFiles() error {
 	return nil
 }
 
+// FilesRestricted reports whether the kernel has Landlock, by which Exec restricts files.
+func FilesRestricted() bool {
+	version, err := ll.LandlockGetABIVersion()
+	return err == nil && version > 0
+}
+
 // sorted are existing paths by kind: Landlock has other rights for directories than for files.
 type sorted struct{ dirs, files []string }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/podd-project/podd/cmd/podd/preflight"
 	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/cmd/podd/state"
+	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
@@ -57,7 +58,7 @@ func Inspect(ctx context.Context, l *settings.Loaded) (preflight.Report, error) 
 		r.Add(preflight.Problem, "kernel", "%v", err)
 		return r, nil
 	}
-	r.Kernel(facts)
+	r.Kernel(facts, image.FilesRestricted())
 	return r, nil
 }
 

@@ -98,6 +98,7 @@ func (d *daemon) server(n *Node) (*server.Server, error) {
 						"operations": n.Engine.Operations(), "troubles": n.Engine.Troubles(), "budgets": d.budgets.Usages(),
 					}
 				},
+				"landlock": func() any { return image.FilesRestricted() },
 			},
 		},
 	)

@@ -11,8 +11,9 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// Kernel checks the features and the settings of the kernel. Facts are those of host.Probe.
-func (r *Report) Kernel(facts spec.Facts) {
+// Kernel checks the features and the settings of the kernel. Facts are those of host.Probe, landlock is
+// image.FilesRestricted.
+func (r *Report) Kernel(facts spec.Facts, landlock bool) {
 	if !slices.Contains(facts.Capabilities, "CAP_SYS_ADMIN") {
 		r.Add(Problem, "capabilities", "CAP_SYS_ADMIN is missing: podd cannot make namespaces and mounts")
 	}
@@ -20,6 +21,12 @@ func (r *Report) Kernel(facts spec.Facts) {
 		r.Add(OK, "seccomp", "filters of system calls can be installed")
 	} else {
 		r.Add(Problem, "seccomp", "the kernel has no seccomp filters: containers with a profile cannot be run")
+	}
+	if landlock {
+		r.Add(OK, "Landlock", "processes of pulls can use only the image store's files")
+	} else {
+		r.Add(Problem, "Landlock", "the kernel does not have it: processes of pulls, which parse what registries send, can "+
+			"read and change files of the node; Linux 5.13 and later have it unless lsm= leaves it out")
 	}
 	r.appArmor(facts.AppArmor)
 	r.cgroups(facts.CgroupV2, "/sys/fs/cgroup/cgroup.controllers")

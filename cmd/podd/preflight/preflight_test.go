@@ -51,8 +51,9 @@ func TestDirectories(t *testing.T) {
 		"no overlay":           {func(r *Report) { r.overlay(write(t, "nodev\tproc\n")) }, "overlayfs", Note, "module"},
 		"overlay":              {func(r *Report) { r.overlay(write(t, "nodev\toverlay\n")) }, "overlayfs", OK, ""},
 		"forwarding is off":    {func(r *Report) { r.forwarding(write(t, "0\n")) }, "forwarding", Note, "ip_forward=1"},
-		"no seccomp":           {func(r *Report) { r.Kernel(spec.Facts{}) }, "seccomp", Problem, "no seccomp"},
-		"no right to anything": {func(r *Report) { r.Kernel(spec.Facts{}) }, "capabilities", Problem, "CAP_SYS_ADMIN"},
+		"no seccomp":           {func(r *Report) { r.Kernel(spec.Facts{}, true) }, "seccomp", Problem, "no seccomp"},
+		"no Landlock":          {func(r *Report) { r.Kernel(spec.Facts{}, false) }, "Landlock", Problem, "files of the node"},
+		"no right to anything": {func(r *Report) { r.Kernel(spec.Facts{}, true) }, "capabilities", Problem, "CAP_SYS_ADMIN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r Report
