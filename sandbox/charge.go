@@ -10,17 +10,10 @@ import (
 	"github.com/podd-project/podd/sandbox/budget"
 )
 
-// Bytes of each pod, container and command that count against no budget: ordinary ones can be created when others have
-// used a budget up.
-const (
-	freeConfiguration = 64 << 10
-	freeAnswer        = 8 << 10
-)
-
 // share is an amount that is taken from a budget.
 type share struct {
-	pool *budget.Pool
-	n    int64
+	budget budget.Reserved
+	n      int64
 }
 
 // charge takes the shares for the pod until release, or returns a *budget.RefusedError.
@@ -32,7 +25,7 @@ func charge(pod string, shares []share) (release func(), err error) {
 		}
 	}
 	for _, s := range shares {
-		g, err := s.pool.Try(pod, max(s.n, 0))
+		g, err := s.budget.Try(pod, s.n)
 		if err != nil {
 			release()
 			return func() {}, err
@@ -48,8 +41,8 @@ func (p *Pod) cost(b *budget.Table) []share {
 		Metadata: p.Config.GetMetadata(), Labels: p.Config.GetLabels(), Annotations: p.Config.GetAnnotations(),
 	}
 	return []share{
-		{b.Configurations, budget.Cost(p.Config) - freeConfiguration},
-		{b.Answers, int64(proto.Size(answer)) - freeAnswer},
+		{b.Configurations, budget.Cost(p.Config)},
+		{b.Answers, int64(proto.Size(answer))},
 	}
 }
 
@@ -73,14 +66,15 @@ func (c *Container) cost(ctx context.Context, e *Engine) []share {
 		}
 	}
 	return []share{
-		{b.Configurations, configuration - freeConfiguration},
-		{b.Answers, int64(proto.Size(answer)) - freeAnswer},
+		{b.Configurations, configuration},
+		{b.Answers, int64(proto.Size(answer))},
 		{b.ImageMounts, int64(len(images))},
 	}
 }
 
-// chargeCommand charges the description of a command, which is in the run directory: config has its environment.
-func (e *Engine) chargeCommand(c *Container, config []byte, cmd []string) (release func(), err error) {
-	size := budget.Cost(&cri.ExecRequest{Cmd: cmd}) + int64(len(config))
-	return charge(c.pod.ID, []share{{e.deps.Budgets.Commands, size - freeConfiguration}})
+// chargeCommand charges the description of a command, which is in the run directory: the process of the container's
+// config.json, with another command.
+func (e *Engine) chargeCommand(c *Container, process []byte, cmd []string) (release func(), err error) {
+	size := budget.Cost(&cri.ExecRequest{Cmd: cmd}) + int64(len(process))
+	return charge(c.pod.ID, []share{{e.deps.Budgets.Commands, size}})
 }

@@ -73,10 +73,16 @@ func (e *Engine) execProcess(
 	if err != nil {
 		return nil, nil, fmt.Errorf("read container's spec: %w", err)
 	}
-	if release, err = e.chargeCommand(c, data, cmd); err != nil {
+	var config struct {
+		Process json.RawMessage `json:"process"`
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return nil, nil, fmt.Errorf("parse container's spec: %w", err)
+	}
+	if release, err = e.chargeCommand(c, config.Process, cmd); err != nil {
 		return nil, nil, err
 	}
-	p, err := parseProcess(data)
+	p, err := parseProcess(config.Process)
 	if err == nil {
 		p, err = spec.ExecProcess(p, cmd, terminal)
 	}
@@ -88,15 +94,15 @@ func (e *Engine) execProcess(
 }
 
 // parseProcess returns the process of a config.json.
-func parseProcess(data []byte) (*specs.Process, error) {
-	var config struct {
-		Process *specs.Process `json:"process"`
+func parseProcess(data []byte) (p *specs.Process, err error) {
+	if len(data) > 0 {
+		err = json.Unmarshal(data, &p)
 	}
-	if err := json.Unmarshal(data, &config); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("parse container's spec: %w", err)
 	}
-	if config.Process == nil {
+	if p == nil {
 		return nil, errors.New("container's spec has no process")
 	}
-	return config.Process, nil
+	return p, nil
 }

@@ -131,6 +131,30 @@ func TestConcurrentGrants(t *testing.T) {
 	}
 }
 
+// TestReserved: an owner has a part for itself when others have used the shared one up, and gets it back.
+func TestReserved(t *testing.T) {
+	table := &Table{}
+	r := table.reserved(3, Usage{Name: "things", Unit: Bytes, Limit: 10, PerOwner: 10, Owner: "pod"})
+	all, err := r.Try("greedy", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		small, err := r.Try("other", 3)
+		if err != nil {
+			t.Errorf("the part of another owner: %v, want no error", err)
+		}
+		if _, err := r.Try("other", 1); !errdefs.IsResourceExhausted(err) {
+			t.Errorf("beyond it: %v, want resource exhausted", err)
+		}
+		small.Release()
+	}
+	all.Release()
+	if used := table.Usages(); len(used) != 1 || used[0].InUse != 0 || used[0].Peak != 10 {
+		t.Errorf("usages = %+v, want one, of which nothing is in use and 10 were", used)
+	}
+}
+
 func TestNoPool(t *testing.T) {
 	var p *Pool
 	g, err := p.Try("a", 1<<60)

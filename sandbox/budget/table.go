@@ -1,6 +1,10 @@
 package budget
 
-import "golang.org/x/sync/semaphore"
+import (
+	"math"
+
+	"golang.org/x/sync/semaphore"
+)
 
 // Table has all budgets of a podd. It is constructed here only.
 type Table struct {
@@ -23,16 +27,24 @@ type Table struct {
 
 	// Configurations are the requests of pods and containers that exist, and the configurations of their images: podd
 	// keeps them in memory and in records, and runtimes keep them in the run directory as config.json.
-	Configurations *Pool
+	Configurations Reserved
 	// Commands are the descriptions of the commands that run by exec, which are in the run directory until their ends.
-	Commands *Pool
+	Commands Reserved
 	// Answers are the parts of those requests that are in lists and statuses, which must fit into messages.
-	Answers *Pool
+	Answers Reserved
 	// ImageMounts are images that containers have as volumes: each is a mount of the node.
-	ImageMounts *Pool
+	ImageMounts Reserved
 
 	usages []func() Usage
 }
+
+// Parts that each pod has for itself, in bytes and mounts.
+const (
+	OwnConfigurations = 128 << 10
+	OwnCommands       = 256 << 10
+	OwnAnswers        = 24 << 10
+	OwnImageMounts    = 4
+)
 
 // New returns the table of budgets with the sizes that operators can configure: streaming sessions, in all and of each
 // pod, and pending streaming connections.
@@ -55,16 +67,18 @@ func New(sessions, sessionsPerPod, pendingConnections int) *Table {
 		Name: "forwarded connections being established", Unit: Connections, Limit: 1024, PerOwner: 32, Owner: "pod",
 	})
 	t.Checkpoints = t.pool(Usage{Name: "checkpoints at once", Unit: Checkpoints, Limit: 4})
-	t.Configurations = t.pool(Usage{
+	t.Configurations = t.reserved(OwnConfigurations, Usage{
 		Name: "configurations", Unit: Bytes, Limit: 64 << 20, PerOwner: 8 << 20, Owner: "pod",
 	})
-	t.Commands = t.pool(Usage{
+	t.Commands = t.reserved(OwnCommands, Usage{
 		Name: "commands of exec", Unit: Bytes, Limit: 32 << 20, PerOwner: 8 << 20, Owner: "pod",
 	})
-	t.Answers = t.pool(Usage{
+	t.Answers = t.reserved(OwnAnswers, Usage{
 		Name: "lists and statuses", Unit: Bytes, Limit: 10 << 20, PerOwner: 1 << 20, Owner: "pod",
 	})
-	t.ImageMounts = t.pool(Usage{Name: "image volumes", Unit: Mounts, Limit: 1024, PerOwner: 128, Owner: "pod"})
+	t.ImageMounts = t.reserved(OwnImageMounts, Usage{
+		Name: "image volumes", Unit: Mounts, Limit: 1024, PerOwner: 128, Owner: "pod",
+	})
 	return t
 }
 
@@ -82,4 +96,10 @@ func (t *Table) pool(u Usage) *Pool {
 	p := &Pool{size: u, all: semaphore.NewWeighted(u.Limit), owners: map[string]*share{}}
 	t.usages = append(t.usages, p.Usage)
 	return p
+}
+
+// reserved returns a budget of which each owner has own for itself. Only the shared part is in the table's usages.
+func (t *Table) reserved(own int64, u Usage) Reserved {
+	part := Usage{Name: u.Name, Unit: u.Unit, Limit: math.MaxInt64, PerOwner: own, Owner: u.Owner}
+	return Reserved{own: (&Table{}).pool(part), shared: t.pool(u)}
 }
