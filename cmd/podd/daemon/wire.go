@@ -2,16 +2,11 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/containerd/errdefs"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/podd/state"
@@ -171,25 +166,6 @@ func (d *daemon) probe(ctx context.Context) (spec.Facts, *host.CDI, error) {
 		return facts, nil, fmt.Errorf("read CDI specifications: %w", err)
 	}
 	return facts, cdi, nil
-}
-
-// specReader returns a function that reads the config.json of a container in dir. The ids it is called with come from
-// records.
-func specReader(dir string) server.SpecReader {
-	return func(id string) (*specs.Spec, error) {
-		data, err := os.ReadFile(filepath.Join(dir, id, "config.json"))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: container %s has no config.json", errdefs.ErrNotFound, id)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read config.json: %w", err)
-		}
-		config := &specs.Spec{}
-		if err := json.Unmarshal(data, config); err != nil {
-			return nil, fmt.Errorf("read config.json of %s: %w", id, err)
-		}
-		return config, nil
-	}
 }
 
 // installPause writes the root filesystem of infra containers and returns its path, "" if podd was built without the

@@ -3,7 +3,6 @@ package settings
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -105,13 +104,4 @@ func (c *Config) HandlerConfigs() (map[string]handler.Config, error) {
 		configs[name] = cfg
 	}
 	return configs, nil
-}
-
-// UseSystemdCgroup resolves the cgroup driver. auto means systemd if it is process 1, see sd_booted(3).
-func UseSystemdCgroup(driver string) bool {
-	if driver != CgroupAuto {
-		return driver == CgroupSystemd
-	}
-	info, err := os.Lstat("/run/systemd/system")
-	return err == nil && info.IsDir()
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"os"
 	"path/filepath"
 
 	"github.com/podd-project/podd/image"
@@ -37,3 +38,12 @@ func (c *Config) NetworkDir() string { return filepath.Join(c.Root, "network") }
 
 // ContainersDir is the directory of the containers' bundles.
 func (c *Config) ContainersDir() string { return filepath.Join(c.Run, "containers") }
+
+// UseSystemdCgroup resolves the cgroup driver. auto means systemd if it is process 1, see sd_booted(3).
+func UseSystemdCgroup(driver string) bool {
+	if driver != CgroupAuto {
+		return driver == CgroupSystemd
+	}
+	info, err := os.Lstat("/run/systemd/system")
+	return err == nil && info.IsDir()
+}

@@ -1,6 +1,9 @@
 package settings
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // TestResolve: the directories of all parts follow root and run, that of network namespaces only if it is below run.
 func TestResolve(t *testing.T) {
@@ -20,5 +23,15 @@ func TestResolve(t *testing.T) {
 		if engine.BootID != "boot" || images.BootID != "boot" {
 			t.Errorf("boot ids = %q, %q, want boot", engine.BootID, images.BootID)
 		}
+	}
+}
+
+func TestCgroupDriver(t *testing.T) {
+	if !UseSystemdCgroup("systemd") || UseSystemdCgroup("cgroupfs") {
+		t.Error("UseSystemdCgroup() is not the configured driver")
+	}
+	_, err := os.Stat("/run/systemd/system")
+	if got, booted := UseSystemdCgroup("auto"), err == nil; got != booted {
+		t.Errorf("UseSystemdCgroup(auto) = %v, want %v", got, booted)
 	}
 }
