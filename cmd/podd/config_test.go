@@ -135,9 +135,9 @@ func TestMistakesInConfiguration(t *testing.T) {
 		},
 		"streaming address": {file: "[streaming]\naddress = \"localhost\"", want: `streaming.address (`},
 		"host devices": {
-			file: "[runtime.handlers.a]\nprivileged_without_host_devices = \"no\"", want: `podd.toml:2): "no" is none of`,
+			file: "[runtime.handlers.a]\nprivileged_without_host_devices = \"no\"", want: `podd.toml:2): "no" must be auto`,
 		},
-		"infra":            {file: "[runtime.handlers.a]\ninfra = \"some\"", want: `podd.toml:2): "some" is none of`},
+		"infra":            {file: "[runtime.handlers.a]\ninfra = \"some\"", want: `podd.toml:2): "some" must be auto`},
 		"plugin directory": {file: "[network]\n\nbin_dirs = [\"bin\"]", want: "network.bin_dirs ("},
 		"plugin directories": {
 			file: "[network]\n\nbin_dirs = []",

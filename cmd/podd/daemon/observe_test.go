@@ -47,8 +47,8 @@ func TestObservers(t *testing.T) {
 		options, closers  int
 	}{
 		{"127.0.0.1:9478", "", true, 0, 1},
-		{"", "127.0.0.1:4317", false, 1, 2},
-		{"127.0.0.1:9478", "127.0.0.1:4317", true, 1, 2},
+		{"", "http://127.0.0.1:4317", false, 1, 2},
+		{"127.0.0.1:9478", "http://127.0.0.1:4317", true, 1, 2},
 	} {
 		d := observing(t)
 		d.cfg.Metrics, d.cfg.Tracing = metrics.Config{Address: c.metrics}, tracing.Config{Endpoint: c.endpoint}
