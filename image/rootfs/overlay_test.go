@@ -100,6 +100,29 @@ func TestOverlayOfLongPaths(t *testing.T) {
 	}
 }
 
+// TestOverlayOfVolume: image volumes, of which a container may have many, have short lines of mountinfo.
+func TestOverlayOfVolume(t *testing.T) {
+	dir, home := t.TempDir(), t.TempDir()
+	o := Overlay{Dir: dir, Lowers: layersOnDisk(t, home, 3)}
+	if err := o.makeDirs(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.mountByParts(o.Lowers); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
+		t.Skipf("this kernel has no lowerdir+: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	merged := filepath.Join(dir, mergedName)
+	mounts, listErr := mountinfo.GetMounts(mountinfo.SingleEntryFilter(merged))
+	checkMerged(t, merged, 3, false)
+	if err := unmount(merged); err != nil {
+		t.Fatal(err)
+	}
+	if listErr != nil || len(mounts) != 1 || strings.Contains(mounts[0].VFSOptions, home) {
+		t.Errorf("mount = %+v, %v; want one without the paths of its layers", mounts, listErr)
+	}
+}
+
 func checkMerged(t *testing.T, merged string, layers int, writable bool) {
 	t.Helper()
 	entries, err := os.ReadDir(merged)

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -103,6 +104,16 @@ func TestSynced(t *testing.T) {
 }
 
 // BenchmarkWriteStatus compares a status that is synced with one that is not. TMPDIR selects the disk.
+// TestRecordIsPlain: the text of a request has no escapes for browsers, which are six times as long.
+func TestRecordIsPlain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "p")
+	config := &cri.PodSandboxConfig{Annotations: map[string]string{"a": "<>&"}}
+	save(t, dir, Pod{ID: "p", Config: config}, PodStatus{State: PodReady})
+	if text, err := os.ReadFile(filepath.Join(dir, File)); err != nil || !strings.Contains(string(text), `"<>&"`) {
+		t.Errorf("record = %s, %v; want <>& without escapes", text, err)
+	}
+}
+
 func BenchmarkWriteStatus(b *testing.B) {
 	for _, state := range []ContainerState{ContainerRunning, ContainerExited} {
 		b.Run(string(state), func(b *testing.B) {
