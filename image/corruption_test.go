@@ -332,6 +332,8 @@ func TestCorruptionIsRecorded(t *testing.T) {
 		t.Errorf("temporary files left over: %v", left)
 	}
 	d.reg.setGuard(nil)
+	d.cfg.PullProgressTimeout = time.Minute // a busy machine needs more than a second
+	s.Reconfigure(d.cfg.Config)
 	pull(t, s, d.reg.host+"/one:v1")
 	checkWhole(t, s, d)
 	closeStore(t, s)
