@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -61,8 +62,12 @@ func TestListsHaveABudget(t *testing.T) {
 		t.Errorf("pods with annotations of %d bytes could be created, want about 10 MiB", answers)
 	}
 
+	before := inUse(e)
 	must(t, e.Close(t.Context()))
 	e, _ = newEngine(t, m)
+	if after := inUse(e); !maps.Equal(after, before) {
+		t.Errorf("in use after a restart: %v, want %v as before", after, before)
+	}
 	_, err = e.CreateContainer(t.Context(), pod, annotated("second", 1_000_000))
 	wantRefused(t, err, "lists and statuses")
 	mustCreate(t, e, mustRunPod(t, e, "ordinary"), "app")
