@@ -2,7 +2,6 @@ package cgroups
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,12 +32,6 @@ func mounted() (hierarchies, error) {
 		return nil, fmt.Errorf("list cgroup hierarchies: %w", err)
 	}
 	return byController(mounts), nil
-}
-
-// parseMounts is mounted for another mountinfo.
-func parseMounts(mountinfoFile io.Reader) (hierarchies, error) {
-	mounts, err := mountinfo.GetMountsFromReader(mountinfoFile, cgroupMounts())
-	return byController(mounts), err
 }
 
 // byController keeps one mount of each hierarchy: the first that shows all of it, else the first.

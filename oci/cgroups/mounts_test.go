@@ -1,10 +1,19 @@
 package cgroups
 
 import (
+	"io"
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/moby/sys/mountinfo"
 )
+
+// parseMounts is mounted for another mountinfo.
+func parseMounts(mountinfoFile io.Reader) (hierarchies, error) {
+	mounts, err := mountinfo.GetMountsFromReader(mountinfoFile, cgroupMounts())
+	return byController(mounts), err
+}
 
 func TestMounts(t *testing.T) {
 	h, err := parseMounts(strings.NewReader(`22 27 0:21 / /proc rw,relatime - proc proc rw
