@@ -2,7 +2,8 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -35,6 +36,20 @@ func charge(pod string, shares []share) (release func(), err error) {
 	return release, nil
 }
 
+// chargeStored charges a pod or container of an earlier start: the shares that are refused stay uncounted.
+func chargeStored(pod string, shares []share) (release func(), err error) {
+	var releases []func()
+	for _, s := range shares {
+		r, refused := charge(pod, []share{s})
+		releases, err = append(releases, r), errors.Join(err, refused)
+	}
+	return func() {
+		for _, r := range releases {
+			r()
+		}
+	}, err
+}
+
 // cost is p's share of the budgets while it exists.
 func (p *Pod) cost(b *budget.Table) []share {
 	answer := &cri.PodSandboxStatus{
@@ -56,8 +71,9 @@ func (c *Container) cost(ctx context.Context, e *Engine) []share {
 	}
 	configuration := budget.Cost(cfg)
 	if img, err := e.deps.Images.Resolve(ctx, c.ImageID); err == nil { // its arguments and environment are in config.json
-		text, _ := json.Marshal(img.Config) // strings, and maps of them
-		configuration += int64(len(text))
+		for _, s := range slices.Concat(img.Config.Entrypoint, img.Config.Cmd, img.Config.Env) {
+			configuration += int64(len(s))
+		}
 	}
 	images := map[string]bool{}
 	for _, m := range cfg.GetMounts() {

@@ -55,8 +55,8 @@ type Config struct {
 const (
 	// maxStart bounds one start of a container; a shorter CreateTimeout does, too.
 	maxStart = time.Minute
-	// undoTimeout bounds one teardown of a pod or container. It is longer than the longest CNI DEL, which must not be
-	// interrupted by it.
+	// undoTimeout bounds one teardown of a pod or container. It leaves a minute for the other steps if CNI DEL takes the
+	// longest that del_timeout can be.
 	undoTimeout = 3 * time.Minute
 	// unclaimedTime is how long a pod or container is kept whose id no caller has received: the caller may retry.
 	unclaimedTime = 10 * time.Minute

@@ -64,6 +64,7 @@ func (e *Engine) startContainerCreation(ctx context.Context, p *Pod, r container
 	}
 	if err != nil {
 		p.gate.Leave()
+		c.life.End(err)
 		e.forgetContainer(c)
 		c.creation.Finish(err)
 	}

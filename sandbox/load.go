@@ -114,7 +114,7 @@ func (r *recovery) loadPod(id string) error {
 	if err := host.ReserveLabels(p.Labels); err != nil {
 		p.log().WithError(err).Warn("failed to reserve SELinux level, another pod may get the same")
 	}
-	if p.release, err = charge(p.ID, p.cost(r.e.deps.Budgets)); err != nil {
+	if p.release, err = chargeStored(p.ID, p.cost(r.e.deps.Budgets)); err != nil {
 		p.log().WithError(err).Warn("pod sandbox is larger than the budgets allow now, it stays")
 	}
 	// One that was never finished has no name: it is discarded, and the kubelet asks for it again.
@@ -157,7 +157,7 @@ func (r *recovery) loadContainer(p *Pod, id string) error {
 	if err := host.ReserveLabels(c.Labels); err != nil {
 		c.log().WithError(err).Warn("failed to reserve SELinux level, another pod may get the same")
 	}
-	if c.release, err = charge(p.ID, c.cost(r.e.life.Context(), r.e)); err != nil {
+	if c.release, err = chargeStored(p.ID, c.cost(r.e.life.Context(), r.e)); err != nil {
 		c.log().WithError(err).Warn("container is larger than the budgets allow now, it stays")
 	}
 	named := c.Status().State != record.ContainerCreating

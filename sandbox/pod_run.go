@@ -71,6 +71,7 @@ func (e *Engine) startPodCreation(
 		}
 	}
 	if err != nil {
+		p.life.End(err)
 		e.forgetPod(p)
 		p.creation.Finish(err)
 	}

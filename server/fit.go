@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
@@ -52,8 +53,8 @@ func shrinkable() []protoreflect.Name {
 	return []protoreflect.Name{"info", "annotations", "mounts", "unified", "labels"}
 }
 
-// shrink returns a copy of m without as many shrinkable fields as must be left out for limit bytes, and their number by
-// name. The copy is larger if they are not enough.
+// shrink returns a copy of m without as many shrinkable fields and entries of maps as must be left out for limit bytes,
+// and their number by name. The copy is larger if they are not enough.
 func shrink(m proto.Message, limit int) (proto.Message, map[protoreflect.Name]int) {
 	wire, err := proto.Marshal(m) // items of lists are encoded already, see listCache
 	small := m.ProtoReflect().New()
@@ -62,37 +63,56 @@ func shrink(m proto.Message, limit int) (proto.Message, map[protoreflect.Name]in
 	}
 	left := map[protoreflect.Name]int{}
 	size := len(wire)
-	for _, name := range shrinkable() {
-		for _, f := range largestFields(small, name) {
-			if size <= limit {
-				return small.Interface(), left
+	for _, kubelets := range []bool{false, true} {
+		for _, name := range shrinkable() {
+			for _, p := range largestParts(small, name, kubelets) {
+				if size <= limit {
+					return small.Interface(), left
+				}
+				p.remove()
+				size -= p.size
+				left[name]++
 			}
-			f.owner.Clear(f.field)
-			size -= f.size
-			left[name]++
 		}
 	}
 	return small.Interface(), left
 }
 
-// sizedField is a field of a message, with its size in bytes.
-type sizedField struct {
-	owner protoreflect.Message
-	field protoreflect.FieldDescriptor
-	size  int
+// part is a field of a message or an entry of a map, with its size in bytes.
+type part struct {
+	remove func()
+	size   int
 }
 
-// largestFields returns the fields with that name of m and the messages in it, the largest first.
-func largestFields(m protoreflect.Message, name protoreflect.Name) (all []sizedField) {
+// largestParts returns the fields with that name of m and the messages in it, entries if they are maps, the largest
+// first: those that the kubelet needs or the others.
+func largestParts(m protoreflect.Message, name protoreflect.Name, kubelets bool) (all []part) {
 	walkFields(m, func(owner protoreflect.Message, field protoreflect.FieldDescriptor, v protoreflect.Value) {
-		if field.Name() == name {
+		switch {
+		case field.Name() != name:
+		case field.IsMap():
+			v.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+				if isKubelets(key.String(), value.String()) == kubelets {
+					remove := func() { owner.Mutable(field).Map().Clear(key) }
+					all = append(all, part{remove, len(key.String()) + len(value.String())})
+				}
+				return true
+			})
+		case !kubelets:
 			alone := owner.New()
 			alone.Set(field, v)
-			all = append(all, sizedField{owner, field, proto.Size(alone.Interface())})
+			all = append(all, part{func() { owner.Clear(field) }, proto.Size(alone.Interface())})
 		}
 	})
-	slices.SortFunc(all, func(a, b sizedField) int { return cmp.Compare(b.size, a.size) })
+	slices.SortFunc(all, func(a, b part) int { return cmp.Compare(b.size, a.size) })
 	return all
+}
+
+// isKubelets reports whether an entry of a map is one by which the kubelet knows its pods and containers, such as
+// io.kubernetes.pod.uid and io.kubernetes.container.hash. It writes a container's preStop hook under such a key, too.
+func isKubelets(key, value string) bool {
+	const most = 256
+	return strings.HasPrefix(key, "io.kubernetes.") && len(key)+len(value) <= most
 }
 
 // walkFields calls visit with each field that is set in m or in a message in m.

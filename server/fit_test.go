@@ -20,7 +20,7 @@ import (
 
 // enlarge gives the node pods and containers of an older podd, as many and as large as they could be.
 func enlarge(h *harness, pods, annotations int, change func(*cri.PodSandboxConfig, *cri.ContainerConfig)) {
-	large := map[string]string{"a": strings.Repeat("x", annotations)}
+	large := map[string]string{"io.kubernetes.a": strings.Repeat("x", annotations), "io.kubernetes.container.hash": "1"}
 	h.engine.pods, h.engine.containers = nil, nil
 	h.engine.podUsage, h.engine.containerUsage = map[string]usage.Pod{}, map[string]usage.Container{}
 	for i := range pods {
@@ -66,6 +66,13 @@ func TestAnswersFitAMessage(t *testing.T) {
 					t.Errorf("%s: %d items, want %d", call, items, n)
 				}
 			}
+			for i := range n {
+				p, c := pods.GetItems()[i], containers.GetContainers()[i]
+				if p.GetLabels()["io.kubernetes.container.hash"]+p.GetAnnotations()["io.kubernetes.container.hash"] != "1" ||
+					c.GetLabels()["io.kubernetes.container.hash"]+c.GetAnnotations()["io.kubernetes.container.hash"] != "1" {
+					t.Errorf("pod %d or its container lacks the kubelet's entry", i)
+				}
+			}
 			if log := h.log.String(); !strings.Contains(log, "left out its largest parts") {
 				t.Errorf("log = %.500s, want a line that says what is left out", log)
 			}
@@ -85,7 +92,7 @@ func TestStatusOfLargePodFits(t *testing.T) {
 		h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: pod.ID, Verbose: true}))
 	whole := 0
 	for _, s := range resp.GetContainersStatuses() {
-		if len(s.GetAnnotations()) == 1 {
+		if len(s.GetAnnotations()) == 2 {
 			whole++
 		}
 	}
@@ -174,7 +181,7 @@ func overfilled(
 
 // overfill makes a field too large, if it can have any size.
 func overfill(m protoreflect.Message, fd protoreflect.FieldDescriptor) bool {
-	const many = budget.MaxRequest / 32
+	const many = budget.MaxRequest / 16
 	switch {
 	case fd.IsMap():
 		values := m.Mutable(fd).Map()

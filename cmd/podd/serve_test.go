@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -92,8 +93,12 @@ func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	if _, err := watch.Recv(); err != nil {
 		t.Fatal(err)
 	}
+	start := time.Now()
 	if code := d.stop(t); code != 0 {
 		t.Errorf("exit status = %d, want 0", code)
+	}
+	if took := time.Since(start); took >= 10*time.Second { // what calls may take to finish
+		t.Errorf("the stop took %v, want less than 10s", took)
 	}
 	for err == nil { // the last message is NOT_SERVING
 		_, err = watch.Recv()

@@ -57,7 +57,7 @@ const crunPrefix = "run.oci."
 
 func harmlessOfCrun() []string {
 	return []string{
-		"handler", "keep_original_groups", "mount_context_type", "seccomp_fail_unknown_syscall", "timens_offset",
+		"keep_original_groups", "mount_context_type", "seccomp_fail_unknown_syscall", "timens_offset",
 	}
 }
 

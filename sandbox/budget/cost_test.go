@@ -2,6 +2,7 @@ package budget
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ func TestCost(t *testing.T) {
 		"controls":      &cri.ContainerConfig{Args: []string{strings.Repeat("\x01\x7f\"\\\n\r\t\b", 10000)}},
 		"separators":    &cri.ContainerConfig{Args: []string{strings.Repeat("\u2028\u2029", 10000)}},
 		"keys":          &cri.ContainerConfig{Labels: map[string]string{strings.Repeat("<", 10000): ""}},
+		"bytes":         &cri.ContainerConfig{Envs: []*cri.KeyValue{{Key: "A", Value: make([]byte, 10000)}}},
 		"many strings":  &cri.ContainerConfig{Args: make([]string, 10000)},
 		"many messages": &cri.ContainerConfig{Mounts: []*cri.Mount{{UidMappings: mapping(10000)}}},
 		"many numbers": &cri.ContainerConfig{Linux: &cri.LinuxContainerConfig{
@@ -35,12 +37,8 @@ func TestCost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			escaped, err := json.Marshal(json.RawMessage(plain))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := Cost(m); got < int64(len(escaped)) {
-				t.Errorf("Cost = %d, want at least the %d bytes of its JSON", got, len(escaped))
+			if got := Cost(m); got < int64(len(plain)) {
+				t.Errorf("Cost = %d, want at least the %d bytes of its JSON", got, len(plain))
 			}
 		})
 	}
@@ -48,7 +46,7 @@ func TestCost(t *testing.T) {
 
 // TestCostOfEnvironment: values are bytes, which are text in config.json.
 func TestCostOfEnvironment(t *testing.T) {
-	value := strings.Repeat("<", 10000)
+	value := strings.Repeat("\x01", 10000)
 	text, err := json.Marshal([]string{"A=" + value})
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +54,36 @@ func TestCostOfEnvironment(t *testing.T) {
 	m := &cri.ContainerConfig{Envs: []*cri.KeyValue{{Key: "A", Value: []byte(value)}}}
 	if got := Cost(m); got < int64(len(text)) {
 		t.Errorf("Cost = %d, want at least the %d bytes of config.json", got, len(text))
+	}
+}
+
+// services is a container with the variables of n services of its namespace.
+func services(n int) *cri.ContainerConfig {
+	m := &cri.ContainerConfig{}
+	for i := range n {
+		name, address := fmt.Sprintf("SERVICE_%d", i), fmt.Sprintf("10.96.%d.%d", i/256, i%256)
+		for _, v := range [][2]string{
+			{"_SERVICE_HOST", address}, {"_SERVICE_PORT", "80"}, {"_PORT", "tcp://" + address + ":80"},
+			{"_PORT_80_TCP", "tcp://" + address + ":80"}, {"_PORT_80_TCP_PROTO", "tcp"}, {"_PORT_80_TCP_PORT", "80"},
+			{"_PORT_80_TCP_ADDR", address},
+		} {
+			m.Envs = append(m.Envs, &cri.KeyValue{Key: name + v[0], Value: []byte(v[1])})
+		}
+	}
+	return m
+}
+
+// TestServices: a container can have the variables of 5,000 services, Kubernetes' threshold for a namespace, and 500
+// containers those of 300.
+func TestServices(t *testing.T) {
+	if got := Cost(services(5000)); got > MaxRequest {
+		t.Errorf("Cost for 5,000 services = %d, want at most %d", got, MaxRequest)
+	}
+	table := New(1, 1, 1)
+	for i := range 500 {
+		if _, err := table.Configurations.Try(fmt.Sprint("pod ", i/3), Cost(services(300))); err != nil {
+			t.Fatalf("container %d: %v", i, err)
+		}
 	}
 }
 

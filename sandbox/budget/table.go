@@ -40,7 +40,7 @@ type Table struct {
 
 // Parts that each pod has for itself, in bytes and mounts.
 const (
-	OwnConfigurations = 128 << 10
+	OwnConfigurations = 256 << 10
 	OwnCommands       = 256 << 10
 	OwnAnswers        = 24 << 10
 	OwnImageMounts    = 4

@@ -90,7 +90,8 @@ func (c *Container) UnmarshalJSON(data []byte) error {
 
 // MarshalJSON returns the content of status.json.
 func (s ContainerStatus) MarshalJSON() ([]byte, error) {
-	return json.Marshal(containerStatusJSON{(*plainStatus)(&s), message[*cri.LinuxContainerResources]{s.Resources}})
+	status := containerStatusJSON{(*plainStatus)(&s), message[*cri.LinuxContainerResources]{s.Resources}}
+	return checkpoint.PlainJSON(status, "")
 }
 
 // UnmarshalJSON parses the content of status.json.

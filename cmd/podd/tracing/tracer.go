@@ -50,6 +50,7 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 	otel.SetErrorHandler(sent.errors)
 	variables := &complaints{}
 	otel.SetLogger(logr.New(variables))
+	defer otel.SetLogger(logr.Discard())
 	options, err := cfg.options()
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
@@ -58,8 +59,8 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	otel.SetLogger(logr.Discard())
 	if wrong := errors.Join(variables.found...); wrong != nil {
+		_ = sent.SpanExporter.Shutdown(ctx)
 		return nil, fmt.Errorf("tracing: variables of OpenTelemetry (OTEL_EXPORTER_OTLP_...): %w", wrong)
 	}
 	sent.SpanProcessor = sdk.NewBatchSpanProcessor(exporter{sent}, sdk.WithMaxQueueSize(maxQueue),

@@ -34,14 +34,14 @@ func MaybeInit() {
 }
 
 // startInit starts process 1 of the namespace in which the calling thread starts programs: this program, which is to
-// mount /proc at a path. It ends with the thread, and ended is closed then.
-func startInit(proc string, ended chan<- struct{}) error {
+// mount /proc at a path. It ends with the thread, and ended is closed then; nil if it was not started.
+func startInit(proc string) (ended chan struct{}, err error) {
 	if err := os.Mkdir(proc, 0o555); err != nil {
-		return err
+		return nil, err
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.Close()
 	cmd := exec.Command("/proc/self/exe", proc)
@@ -49,16 +49,17 @@ func startInit(proc string, ended chan<- struct{}) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
 	err = errors.Join(cmd.Start(), w.Close())
 	if err != nil {
-		return fmt.Errorf("start process 1: %w", err)
+		return nil, fmt.Errorf("start process 1: %w", err)
 	}
+	ended = make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = cmd.Wait() // it was killed
 	}()
 	if said, err := io.ReadAll(io.LimitReader(r, unix.PathMax)); err != nil || len(said) > 0 {
-		return errors.Join(fmt.Errorf("process 1: %s", said), err)
+		return ended, errors.Join(fmt.Errorf("process 1: %s", said), err)
 	}
-	return nil
+	return ended, nil
 }
 
 // nobodysGroup has no member. The group 0, which is the default, would see all processes.

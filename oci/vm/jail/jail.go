@@ -48,7 +48,7 @@ type Config struct {
 type Jail struct {
 	work  chan func()
 	close sync.Once
-	// ended is closed when process 1 has ended, with which all others in the jail have.
+	// ended is closed after the end of process 1, with which all others end; nil if there is none.
 	ended chan struct{}
 
 	// The rest is used only on the thread. sharesDir has the shares, by their names, of which there were named.
@@ -71,7 +71,7 @@ func New(c Config) (*Jail, error) {
 	// The first use of a process has the library start one, which must not be process 1 of the jail.
 	_, _ = os.FindProcess(os.Getpid())
 	j := &Jail{
-		work: make(chan func()), ended: make(chan struct{}),
+		work:       make(chan func()),
 		containers: map[string]*container{}, shares: map[shareKey]*share{},
 	}
 	ready := make(chan error)
@@ -90,6 +90,7 @@ func New(c Config) (*Jail, error) {
 		j.forget()
 	})
 	if err := <-ready; err != nil {
+		j.Close()
 		return nil, err
 	}
 	return j, nil
@@ -148,6 +149,9 @@ const closeGrace = 5 * time.Second
 // wait for theirs. The mounts vanish with the last one. It can be called again.
 func (j *Jail) Close() {
 	j.close.Do(func() { close(j.work) })
+	if j.ended == nil {
+		return
+	}
 	select {
 	case <-j.ended:
 	case <-time.After(closeGrace):
@@ -167,7 +171,7 @@ func (j *Jail) enter(c Config, t trees) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWPID); err != nil {
 		return fmt.Errorf("new namespaces: %w", err)
 	}
-	if err := buildRoot(c, t, j.ended); err != nil {
+	if j.ended, err = buildRoot(c, t); err != nil {
 		return fmt.Errorf("root directory of the virtual machine monitor: %w", err)
 	}
 	// Programs inherit it: one without privileges could not enter it.

@@ -76,10 +76,10 @@ const (
 	sharedOptions = "mode=755,size=16m,nr_inodes=16k"
 )
 
-// buildRoot makes a new root directory and leaves the old one. ended is closed when process 1 has ended.
-func buildRoot(c Config, t trees, ended chan<- struct{}) error {
+// buildRoot makes a new root directory and leaves the old one. It starts process 1, see startInit.
+func buildRoot(c Config, t trees) (ended chan struct{}, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return err
+		return nil, err
 	}
 	for _, m := range []struct {
 		path, options string
@@ -91,21 +91,22 @@ func buildRoot(c Config, t trees, ended chan<- struct{}) error {
 		{Shared, sharedOptions, unix.MS_NODEV},
 	} {
 		if err := os.MkdirAll(base+m.path, 0o755); err != nil {
-			return err
+			return nil, err
 		}
 		if err := unix.Mount("podd-vm", base+m.path, "tmpfs", unix.MS_NOSUID|m.flags, m.options); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := errors.Join(startInit(base+"/proc", ended), makeDevices(base+"/dev")); err != nil {
-		return err
+	ended, err = startInit(base + "/proc")
+	if err := errors.Join(err, makeDevices(base+"/dev")); err != nil {
+		return ended, err
 	}
 	for target, tree := range t {
 		if err := attachAt(tree, base+target); err != nil {
-			return fmt.Errorf("%s: %w", target, err)
+			return ended, fmt.Errorf("%s: %w", target, err)
 		}
 	}
-	return errors.Join(linkLibraries(), changeRoot())
+	return ended, errors.Join(linkLibraries(), changeRoot())
 }
 
 // linkLibraries makes the links of a merged /usr, if the jail has the host's.
