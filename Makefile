@@ -184,9 +184,8 @@ pure:
 	cd $(VM) && CGO_ENABLED=0 $(GO) test ./guest ./image ./shim ./vmm ./wire
 
 unit: tools vm images embedded ## unit tests; PKG=./oci/... and RUN=TestName select, with the race detector (root)
-	@$(MAKE) -j 3 unit-raced unit-plain unit-vm
+	@$(MAKE) unit-raced unit-plain unit-vm
 
-# The three run at the same time, because their tests mostly wait.
 .PHONY: unit-raced unit-plain unit-vm
 UNITS     = all=$$($(GO) list -tags "$(TAGS)" $(or $(PKG),./...)); units=$$(echo "$$all" | grep -v $(NOUNIT) || true)
 unit-raced:
@@ -199,7 +198,7 @@ unit-vm:
 	cd $(VM) && $(GO) test -race -timeout 5m $(if $(RUN),-run '$(RUN)') ./...
 
 integration: tools vm images embedded ## drive a real daemon through its socket, look for leaks; RUN selects (root)
-	RACE_ALL=$(RACE_ALL) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -parallel 8 -timeout 40m \
+	RACE_ALL=$(RACE_ALL) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -parallel 6 -timeout 40m \
 		$(if $(RUN),-run '$(RUN)') ./test/integration/...
 
 critest: $(if $(findstring vm-qemu,$(HANDLERS)),vm-qemu,$(if $(findstring vm,$(HANDLERS)),vm))

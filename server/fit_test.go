@@ -179,24 +179,27 @@ func overfilled(
 	}
 }
 
-// overfill makes a field too large, if it can have any size.
+// overfill makes a field too large, if it can have any size. Lists of messages are too large with one too large message;
+// budget.TestCost has those of many.
 func overfill(m protoreflect.Message, fd protoreflect.FieldDescriptor) bool {
-	const many = budget.MaxRequest / 16
+	large := strings.Repeat("x", budget.MaxRequest)
 	switch {
 	case fd.IsMap():
 		values := m.Mutable(fd).Map()
-		for i := range many {
-			values.Set(protoreflect.ValueOfString(fmt.Sprint(i)).MapKey(), values.NewValue())
-		}
+		values.Set(protoreflect.ValueOfString(large).MapKey(), values.NewValue())
+	case fd.IsList() && fd.Message() != nil:
+		return false
+	case fd.IsList() && fd.Kind() == protoreflect.StringKind:
+		m.Mutable(fd).List().Append(protoreflect.ValueOfString(large))
 	case fd.IsList():
 		list := m.Mutable(fd).List()
-		for range many + 1 {
+		for range budget.MaxRequest/16 + 1 {
 			list.Append(list.NewElement())
 		}
 	case fd.Kind() == protoreflect.StringKind:
-		m.Set(fd, protoreflect.ValueOfString(strings.Repeat("x", budget.MaxRequest)))
+		m.Set(fd, protoreflect.ValueOfString(large))
 	case fd.Kind() == protoreflect.BytesKind:
-		m.Set(fd, protoreflect.ValueOfBytes(make([]byte, budget.MaxRequest)))
+		m.Set(fd, protoreflect.ValueOfBytes([]byte(large)))
 	default:
 		return false
 	}

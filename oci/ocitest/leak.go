@@ -48,7 +48,7 @@ func (l *leaks) check() {
 	}
 	l.removeCgroups()
 	var found []string
-	for range 200 { // what was killed takes a moment to vanish
+	for range 1000 { // killed processes take a moment to vanish, on a busy machine seconds
 		found = l.find()
 		if len(found) == 0 {
 			return

@@ -79,9 +79,9 @@ func TestServices(t *testing.T) {
 	if got := Cost(services(5000)); got > MaxRequest {
 		t.Errorf("Cost for 5,000 services = %d, want at most %d", got, MaxRequest)
 	}
-	table := New(1, 1, 1)
+	table, cost := New(1, 1, 1), Cost(services(300))
 	for i := range 500 {
-		if _, err := table.Configurations.Try(fmt.Sprint("pod ", i/3), Cost(services(300))); err != nil {
+		if _, err := table.Configurations.Try(fmt.Sprint("pod ", i/3), cost); err != nil {
 			t.Fatalf("container %d: %v", i, err)
 		}
 	}

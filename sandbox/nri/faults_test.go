@@ -305,7 +305,7 @@ func TestQueueWaitIsBounded(t *testing.T) {
 // TestTooLargeRequest: a container that other plugins make too large for a message is refused. It is no failure of the
 // plugin that would get the message.
 func TestTooLargeRequest(t *testing.T) {
-	n := newNode(t, nil, nil)
+	n := newNode(t, nil, func(c *Config) { c.RequestTimeout = time.Minute })
 	n.connect(t, &testPlugin{create: adjusting(func(a *api.ContainerAdjustment) {
 		a.AddEnv("LARGE", strings.Repeat("x", 2<<20))
 	})})

@@ -380,7 +380,7 @@ func (p *testPlugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *ap
 
 func waitFor(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("waited 5 s for %s", what)
 			return
