@@ -179,7 +179,7 @@ func overfilled(
 	}
 }
 
-// overfill makes a field too large, if it can have any size. Lists of messages are too large with one too large message;
+// overfill makes a field too large, if it can have any size. Lists of messages are too large with one large message;
 // budget.TestCost has those of many.
 func overfill(m protoreflect.Message, fd protoreflect.FieldDescriptor) bool {
 	large := strings.Repeat("x", budget.MaxRequest)

@@ -382,7 +382,7 @@ func waitFor(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Errorf("waited 5 s for %s", what)
+			t.Errorf("waited 30 s for %s", what)
 			return
 		}
 	}
