@@ -198,7 +198,7 @@ unit-vm:
 	cd $(VM) && $(GO) test -race -timeout 5m $(if $(RUN),-run '$(RUN)') ./...
 
 integration: tools vm images embedded ## drive a real daemon through its socket, look for leaks; RUN selects (root)
-	RACE_ALL=$(RACE_ALL) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -parallel 6 -timeout 40m \
+	RACE_ALL=$(RACE_ALL) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -parallel 4 -timeout 60m \
 		$(if $(RUN),-run '$(RUN)') ./test/integration/...
 
 critest: $(if $(findstring vm-qemu,$(HANDLERS)),vm-qemu,$(if $(findstring vm,$(HANDLERS)),vm))
