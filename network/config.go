@@ -32,7 +32,7 @@ type Config struct {
 	DelTimeout time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod, 2 minutes at most; then the plugin is killed."`
 }
 
-// maxDelTimeout is the longest CNI DEL: the engine gives a teardown three minutes.
+// maxDelTimeout is the longest CNI DEL: the engine gives a teardown as long.
 const maxDelTimeout = 2 * time.Minute
 
 // DefaultConfig returns the default values.

@@ -43,7 +43,7 @@ type Config struct {
 	RestoreForeign bool `toml:"restore_foreign_checkpoints" comment:"Restore checkpoints of gVisor that another node has made, or that were changed. They are read by gVisor, in the sandbox of the new pod; podd compares only what their manifest says."`
 	handler.Defaults
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
-	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container, which continues if the caller gives up. A start of a container has as long, 1 minute at most, and one attempt to tear down a pod or container 3 minutes."`
+	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container, which continues if the caller gives up. A start of a container has as long, 1 minute at most, and one attempt to tear down a pod or container 2 minutes at most."`
 	// CheckpointTimeout bounds one checkpoint of a container, most of which it is frozen.
 	CheckpointTimeout time.Duration `toml:"checkpoint_timeout" comment:"Limit for CheckpointContainer, during which the container is frozen. A request may set a shorter one."`
 	// KillTimeout is how long a container may outlive SIGKILL before StopContainer fails.
@@ -53,11 +53,9 @@ type Config struct {
 }
 
 const (
-	// maxStart bounds one start of a container; a shorter CreateTimeout does, too.
+	// maxStart bounds one start of a container, and maxUndo one teardown; a shorter CreateTimeout bounds both.
 	maxStart = time.Minute
-	// undoTimeout bounds one teardown of a pod or container. It leaves a minute for the other steps if CNI DEL takes the
-	// longest that del_timeout can be.
-	undoTimeout = 3 * time.Minute
+	maxUndo  = 2 * time.Minute
 	// unclaimedTime is how long a pod or container is kept whose id no caller has received: the caller may retry.
 	unclaimedTime = 10 * time.Minute
 	// slowOperation is the age at which an operation in progress is logged, with its stage.
@@ -65,6 +63,8 @@ const (
 )
 
 func (c *Config) startTimeout() time.Duration { return min(c.CreateTimeout, maxStart) }
+
+func (c *Config) undoTimeout() time.Duration { return min(c.CreateTimeout, maxUndo) }
 
 // DefaultConfig returns the values for everything that has a sensible one.
 func DefaultConfig() Config {

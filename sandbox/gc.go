@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"time"
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/garbage"
@@ -20,7 +21,7 @@ func newJanitor(e *Engine) *garbage.Janitor {
 		Namespaces: e.deps.Namespaces, Network: e.deps.Network, Images: e.deps.Images,
 		Cgroups:  e.cgroupsOfPods,
 		Prefixes: func() []string { return []string{e.cfg.Load().CgroupPrefix, DefaultConfig().CgroupPrefix} },
-	}, claims{e}, e.deps.Log, undoTimeout)
+	}, claims{e}, e.deps.Log, func() time.Duration { return e.cfg.Load().undoTimeout() })
 }
 
 // RunGC collects garbage until ctx ends, see garbage.Janitor.

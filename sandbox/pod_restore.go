@@ -137,7 +137,7 @@ func restoreContainers(
 
 // discardRestored removes a pod that could not be restored, and returns cause.
 func discardRestored(ctx context.Context, e *Engine, p *Pod, cause error) error {
-	err := lifecycle.Undo(ctx, undoTimeout, func(ctx context.Context) error {
+	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
 		return e.RemovePod(ctx, p.ID)
 	})
 	if err == nil || errdefs.IsNotFound(err) {

@@ -38,7 +38,7 @@ type Janitor struct {
 	Records Records
 	Log     logrus.FieldLogger
 	// Timeout returns the limit of one attempt to free a resource.
-	Timeout time.Duration
+	Timeout func() time.Duration
 
 	wake chan struct{} // makes Run collect again
 
@@ -48,7 +48,7 @@ type Janitor struct {
 }
 
 // NewJanitor returns a janitor that does nothing until Run or Collect.
-func NewJanitor(m Machine, records Records, log logrus.FieldLogger, timeout time.Duration) *Janitor {
+func NewJanitor(m Machine, records Records, log logrus.FieldLogger, timeout func() time.Duration) *Janitor {
 	return &Janitor{Machine: m, Records: records, Log: log, Timeout: timeout, wake: make(chan struct{}, 1)}
 }
 
@@ -186,7 +186,7 @@ func (j *Janitor) unclaimed(candidates map[string][]Kind) map[string][]Kind {
 func (j *Janitor) free(ctx context.Context, id string, kinds []Kind) (what string, err error) {
 	for _, kind := range kinds {
 		j.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.What)
-		ctx, cancel := lifecycle.WithTimeout(ctx, j.Timeout, "teardown took longer than %v")
+		ctx, cancel := lifecycle.WithTimeout(ctx, j.Timeout(), "teardown took longer than %v")
 		err := kind.Free(ctx, id)
 		cancel()
 		if err != nil {
@@ -198,7 +198,7 @@ func (j *Janitor) free(ctx context.Context, id string, kinds []Kind) (what strin
 
 // collectNetworks makes the CNI plugins free the addresses of pods without a record.
 func (j *Janitor) collectNetworks(ctx context.Context) error {
-	ctx, cancel := lifecycle.WithTimeout(ctx, j.Timeout, "plugins took longer than %v")
+	ctx, cancel := lifecycle.WithTimeout(ctx, j.Timeout(), "plugins took longer than %v")
 	defer cancel()
 	return j.Machine.Network.GC(ctx, j.Records.Pods)
 }

@@ -109,7 +109,7 @@ func newJanitor(t *testing.T, m *machine, bundles ...string) (*Janitor, *test.Ho
 	return NewJanitor(Machine{
 		Paths: paths, Files: &files.Files{Layout: paths}, Handlers: &handlers, Namespaces: m, Network: m, Images: m,
 		Cgroups: func() ([]string, error) { return nil, nil }, Prefixes: func() []string { return nil },
-	}, m, log, time.Minute), hook
+	}, m, log, func() time.Duration { return time.Minute }), hook
 }
 
 func TestCollectFreesUnclaimedInOrder(t *testing.T) {
@@ -243,7 +243,7 @@ func TestQuarantine(t *testing.T) {
 			t.Errorf("%s: %v, want it gone", path, err)
 		}
 	}
-	next := NewJanitor(j.Machine, nil, j.Log, 0)
+	next := NewJanitor(j.Machine, nil, j.Log, nil)
 	next.ListQuarantine()
 	for janitor, want := range map[*Janitor]string{j: errBusy.Error(), next: ""} {
 		got := janitor.Troubles()

@@ -147,7 +147,7 @@ func (n *podsInAllStates) countLost(lost map[string]int) {
 // emptied returns the files of addresses that have no content.
 func (k *kubelet) emptied() (files []string) {
 	k.Helper()
-	paths, err := filepath.Glob(k.Path("ips/*/*.*"))
+	paths, err := filepath.Glob(k.Path("ips/*/*"))
 	k.ok("list the addresses", err)
 	for _, path := range paths {
 		info, err := os.Stat(path)

@@ -66,10 +66,14 @@ func openIn(root, path string) (*os.File, int64, error) {
 		return nil, 0, fmt.Errorf("root file system %s: %w", root, err)
 	}
 	defer unix.Close(dir)
-	fd, err := unix.Openat2(dir, path, &unix.OpenHow{
+	how := &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOCTTY,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	}
+	fd, err := unix.Openat2(dir, path, how)
+	for n := 0; n < 64 && errors.Is(err, unix.EAGAIN); n++ { // a rename or mount anywhere may have moved ".."
+		fd, err = unix.Openat2(dir, path, how)
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("file %s of the image: %w", path, err)
 	}
