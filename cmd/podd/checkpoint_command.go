@@ -17,7 +17,7 @@ func newCheckpointCommand(opts *settings.Flags) *cobra.Command {
 	cmd.AddCommand(newCheckpointCheckCommand(opts), newCheckpointSignCommand(opts), newCheckpointPushCommand(opts),
 		newCheckpointPullCommand(opts),
 		&cobra.Command{
-			Use: "inspect DIR", Short: "Print the contents of a checkpoint, whoever made it", Args: cobra.ExactArgs(1),
+			Use: "inspect DIR", Short: "Print the contents of a checkpoint, whichever node made it", Args: cobra.ExactArgs(1),
 			Long: `Print the contents of a directory that CheckpointPod wrote: the pod, its containers, the runtime and the
 size of the images. The seal and the images are not verified.`,
 			RunE: func(cmd *cobra.Command, args []string) error {

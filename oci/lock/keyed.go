@@ -24,7 +24,7 @@ type keyLock struct {
 func (l *Keyed) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	k := l.use(key)
 	select {
-	case k.holder <- struct{}{}: // also if ctx has ended
+	case k.holder <- struct{}{}: // a free lock is taken even after the end of ctx
 	default:
 		select {
 		case k.holder <- struct{}{}:

@@ -155,7 +155,7 @@ func TestDefaultConfigChangesNothingAndIsTrue(t *testing.T) {
 	}
 }
 
-// FuzzConfig: no pair of files makes the loading panic, and what is accepted is valid.
+// FuzzConfig: no pair of files makes the loading panic, and an accepted configuration is valid.
 func FuzzConfig(f *testing.F) {
 	f.Add("root = \"/a\"", "[log]\nlevel = \"debug\"")
 	f.Add("[runtime.handlers.x]", "runtime.search_path = []")

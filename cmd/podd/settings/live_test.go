@@ -33,7 +33,7 @@ func TestFixedKeys(t *testing.T) {
 	for _, l := range liveKeys {
 		below := func(key string) bool { return key == l || strings.HasPrefix(key, l+".") }
 		if !slices.ContainsFunc(keys, below) && l != "runtime.annotation_handlers" && l != "runtime.default_ulimits" {
-			t.Errorf("liveKeys has %q, which is no key", l)
+			t.Errorf("liveKeys has %q, which is not a key", l)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestChangedKeys(t *testing.T) {
 	}
 }
 
-// TestSameHandler: a handler is made anew if its table changed, or a key that all handlers use.
+// TestSameHandler: a handler is made again if its table changed, or a key that all handlers use.
 func TestSameHandler(t *testing.T) {
 	a := Default()
 	for name, c := range map[string]struct {
