@@ -4,6 +4,8 @@ package image
 type Disk struct {
 	// Layers is the size of all layers in bytes, each counted once.
 	Layers uint64
+	// Unused are the bytes of layers of no image, which failed pulls have left. They are removed after an hour.
+	Unused uint64
 	Images []ImageDisk
 }
 
@@ -26,7 +28,7 @@ func (s *Store) Disk() Disk {
 			images[id]++
 		}
 	}
-	var d Disk
+	d := Disk{Unused: s.usage.unused.Load()}
 	counted := map[string]bool{}
 	for _, img := range ix.images {
 		e, one := ix.byID[img.ID], ImageDisk{Image: img, UsedBy: len(s.mounts.Users.Of(img.ID))}

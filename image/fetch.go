@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/docker/reference"
@@ -50,7 +51,7 @@ func (s *Store) fetchConfined(
 	job := worker.Job{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations, Corrupt: s.integrity.CorruptIDs()}
 	result, err := s.runWorker(ctx, job, c, p)
 	if errdefs.IsResourceExhausted(err) {
-		err = errors.Join(err, removeUnusedLayers(s.storage, s.pulls))
+		err = errors.Join(err, s.removeUnused(time.Now(), 1))
 	}
 	if err != nil {
 		return nil, err
@@ -110,40 +111,4 @@ func unregister(from storage.Store, stored *storage.Image, names []reference.Nam
 	}
 	_, err = from.DeleteImage(stored.ID, true)
 	return err
-}
-
-// removeUnusedLayers deletes layers that no image has, as a failed pull leaves them for the next attempt, unless
-// another pull is in progress, which may be about to use them.
-func removeUnusedLayers(from storage.Store, pulls *flights) error {
-	for len(pulls.list()) <= 1 {
-		stored, err := from.Layers()
-		if err != nil {
-			return fmt.Errorf("list layers: %w", err)
-		}
-		images, err := from.Images()
-		if err != nil {
-			return fmt.Errorf("list images: %w", err)
-		}
-		used := map[string]bool{}
-		for _, l := range stored {
-			used[l.Parent] = true
-		}
-		for _, img := range images {
-			used[img.TopLayer] = true
-		}
-		removed := false
-		for _, l := range stored {
-			if used[l.ID] {
-				continue
-			}
-			if err := from.DeleteLayer(l.ID); err != nil {
-				return fmt.Errorf("delete layer %s: %w", l.ID, err)
-			}
-			removed = true
-		}
-		if !removed { // their parents are unused now
-			break
-		}
-	}
-	return nil
 }

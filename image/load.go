@@ -70,7 +70,7 @@ func (s *Store) loadFile(ctx context.Context, job worker.Job) (ids []string, err
 		ids = append(ids, image.ID)
 	}
 	if errdefs.IsResourceExhausted(err) {
-		err = errors.Join(err, removeUnusedLayers(s.storage, s.pulls))
+		err = errors.Join(err, s.removeUnused(time.Now(), 1))
 	}
 	return ids, err
 }

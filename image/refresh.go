@@ -47,14 +47,19 @@ func imagesStamp(l worker.Layout) string {
 }
 
 // watchStorage refreshes the index when another program has changed storage, and removes images that were pulled again
-// as a whole, until ctx ends.
+// as a whole, and layers of no image, until ctx ends.
 func (s *Store) watchStorage(ctx context.Context) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
+	unused := time.NewTicker(unusedInterval)
+	defer unused.Stop()
+	s.removeOldUnused()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-unused.C:
+			s.removeOldUnused()
 		case <-ticker.C:
 			s.refreshIfChanged()
 			s.removeReplaced(ctx)

@@ -54,14 +54,17 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 }
 
 func (s *Store) remove(id string) error {
-	_, err := s.storage.DeleteImage(id, true)
+	err := s.release(func() error {
+		_, err := s.storage.DeleteImage(id, true)
+		if err != nil && !errors.Is(err, storage.ErrNotAnImage) && !errors.Is(err, storage.ErrImageUnknown) {
+			return err
+		}
+		return s.integrity.ForgetDeleted()
+	})
 	if errors.Is(err, storage.ErrImageUsedByContainer) { // a container of another program in our directory
 		err = fmt.Errorf("%w: %w", err, errdefs.ErrFailedPrecondition)
 	}
-	if err != nil && !errors.Is(err, storage.ErrNotAnImage) && !errors.Is(err, storage.ErrImageUnknown) {
-		return errors.Join(err, s.refresh()) // part of it may be gone
-	}
-	return errors.Join(s.refresh(), s.integrity.ForgetDeleted())
+	return errors.Join(err, s.refresh()) // also after an error: part of it may be gone
 }
 
 func inUse(containers []string) error {

@@ -12,6 +12,7 @@ func (s *Store) runWorker(
 	ctx context.Context, job worker.Job, c *registry.PullConfig, p worker.Observer,
 ) (worker.Result, error) {
 	job.Layout = s.layout
+	defer s.usage.request() // a job that fails may have stored layers
 	return worker.Run(ctx, job, c, worker.Daemon{
 		Log: s.log, Progress: p,
 		LookUp: func(r worker.LookUp) (worker.Found, error) {

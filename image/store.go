@@ -43,6 +43,7 @@ type Store struct {
 	mounts    *rootfs.Mounts
 	usage     *usage
 	lazy      *lazy.Client
+	ballast   *ballast
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
@@ -72,6 +73,7 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 			"change files of the node")
 	}
 	s.usage = newUsage(s)
+	s.ballast = &ballast{layout: layout, log: s.log}
 	s.lazy = lazy.New(func() string { return s.cfg().AdditionalLayerStore }, s.log)
 	stored := func(id string) bool { return s.index.Load().hasAll([]string{id}) }
 	s.mounts = rootfs.New(layout.Root, layout.Rootfs(), stored, s.log)
@@ -106,6 +108,7 @@ func (s *Store) start(ctx context.Context) error {
 		return fmt.Errorf("open image store: %w", err)
 	}
 	s.integrity.RemoveRetired()
+	s.ballast.fill()
 	s.wg.Go(func() { s.integrity.VerifyAfterPowerLoss(ctx) })
 	s.wg.Go(func() { s.watchStorage(ctx) })
 	s.wg.Go(func() { s.lazy.Run(ctx) })

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.podman.io/storage"
+
 	"github.com/podd-project/podd/image/rootfs"
 )
 
@@ -17,6 +19,8 @@ type usage struct {
 	// layers is accessed by run only.
 	layers map[string]rootfs.Size
 	images atomic.Pointer[FsUsage]
+	// unused are the bytes of the layers of no image.
+	unused atomic.Uint64
 	// known is a copy of layers, for other goroutines.
 	known atomic.Pointer[map[string]rootfs.Size]
 }
@@ -58,10 +62,19 @@ func (u *usage) run(ctx context.Context) {
 // measureImages publishes an estimate at once, and the exact figure when every new layer was walked.
 func (u *usage) measureImages(ctx context.Context) {
 	ix := u.s.index.Load()
-	u.forget(ix)
+	unused, err := unusedLayers(u.s.storage)
+	if err != nil {
+		u.s.log.WithError(err).Warn("failed to look for layers of no image")
+	}
+	u.forget(ix, unused)
 	records := u.measure(ctx, u.s.layout.Images()).
 		Plus(u.measure(ctx, u.s.layout.Layers()))
-	u.publish(ix, records)
+	u.publish(ix, unused, records)
+	for _, l := range unused {
+		if _, ok := u.layers[l.ID]; !ok {
+			u.layers[l.ID] = u.measure(ctx, u.s.layout.LayerFiles(l.ID))
+		}
+	}
 	for _, e := range ix.byID {
 		for i, id := range e.layers {
 			if _, ok := u.layers[id]; ok {
@@ -78,12 +91,15 @@ func (u *usage) measureImages(ctx context.Context) {
 			u.layers[id] = size
 		}
 	}
-	u.publish(ix, records)
+	u.publish(ix, unused, records)
 }
 
-// forget drops the layers of images that were removed.
-func (u *usage) forget(ix *index) {
+// forget drops the layers that were removed.
+func (u *usage) forget(ix *index, unused []storage.Layer) {
 	used := map[string]bool{}
+	for _, l := range unused {
+		used[l.ID] = true
+	}
 	for _, e := range ix.byID {
 		for _, id := range e.layers {
 			used[id] = true
@@ -97,8 +113,13 @@ func (u *usage) forget(ix *index) {
 }
 
 // publish adds up the sizes; a layer that was not measured yet counts with its recorded size.
-func (u *usage) publish(ix *index, total rootfs.Size) {
+func (u *usage) publish(ix *index, unused []storage.Layer, total rootfs.Size) {
 	counted := map[string]bool{}
+	var left rootfs.Size
+	for _, l := range unused {
+		left = left.Plus(u.layers[l.ID])
+	}
+	total = total.Plus(left)
 	for _, e := range ix.byID {
 		for i, id := range e.layers {
 			if counted[id] {
@@ -113,6 +134,7 @@ func (u *usage) publish(ix *index, total rootfs.Size) {
 		}
 	}
 	u.images.Store(&FsUsage{Mountpoint: u.s.layout.Root, Bytes: total.Bytes, Inodes: total.Inodes, At: time.Now()})
+	u.unused.Store(left.Bytes)
 	known := maps.Clone(u.layers)
 	u.known.Store(&known)
 }

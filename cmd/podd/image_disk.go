@@ -52,7 +52,8 @@ func printDisk(w io.Writer, d admin.Disk) error {
 		fmt.Fprintf(out, "%.13s\t%s\t%s\t%d\t%s\n", i.ID, humanSize(i.Bytes), humanSize(i.Unique), i.UsedBy,
 			strings.Join(i.Names, " "))
 	}
-	fmt.Fprintf(out, "all layers\t%s\n\n", humanSize(d.Layers))
+	fmt.Fprintf(out, "all layers\t%s\n", humanSize(d.Layers))
+	fmt.Fprintf(out, "of no image\t%s\t\t\tleft by failed pulls\n\n", humanSize(d.Unused))
 	fmt.Fprintln(out, "CONTAINER\tWRITTEN\tFILES\tNAME")
 	for _, c := range d.Containers.Items {
 		fmt.Fprintf(out, "%.13s\t%s\t%d\t%s\n", c.ID, humanSize(c.Bytes), c.Inodes, c.Name)

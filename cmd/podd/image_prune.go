@@ -17,7 +17,7 @@ func newImagePruneCommand(opts *settings.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove the images that no container uses", Args: noArgs,
 		Long: `Print the images that no container uses and that are not pinned, and what their removal would free. With --yes,
-remove them. The kubelet removes images itself when the disk is full.`,
+remove them, and the layers that failed pulls have left. The kubelet removes images itself when the disk is full.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			daemon, err := client(opts)
 			if err != nil {
@@ -36,7 +36,7 @@ remove them. The kubelet removes images itself when the disk is full.`,
 }
 
 func printPruned(w io.Writer, p admin.Pruned, dry bool) error {
-	var freed uint64
+	freed := p.Unused
 	for _, i := range p.Images {
 		freed += i.Unique
 		printImageNames(w, i.ID, i.Names)

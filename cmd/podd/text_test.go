@@ -49,7 +49,7 @@ func TestStatusText(t *testing.T) {
 }
 
 func TestDiskText(t *testing.T) {
-	d := admin.Disk{Layers: 3 << 20}
+	d := admin.Disk{Layers: 3 << 20, Unused: 1 << 10}
 	names := []string{"a:1", "a:2"}
 	d.Images.Items = []admin.DiskImage{{ID: "0123456789abcdef", Names: names, Bytes: 3 << 20, Unique: 512}}
 	d.Containers.Items = []admin.DiskContainer{{ID: "fedcba9876543210", Name: "ns/pod/c", Bytes: 2048, Inodes: 7}}
@@ -58,7 +58,7 @@ func TestDiskText(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLines(t, out.String(), "IMAGE SIZE UNIQUE CONTAINERS NAMES", "0123456789abc 3.0 MiB 512 B 0 a:1 a:2",
-		"all layers 3.0 MiB", "CONTAINER WRITTEN FILES NAME", "fedcba9876543 2.0 KiB 7 ns/pod/c")
+		"all layers 3.0 MiB", "of no image 1.0 KiB left by failed pulls", "CONTAINER WRITTEN FILES NAME", "fedcba9876543 2.0 KiB 7 ns/pod/c")
 }
 
 // TestHistoryText: stages are printed on demand, and what cannot be read is named.

@@ -15,10 +15,11 @@ const (
 	rootfsDir     = "rootfs"
 	integrityFile = "integrity.json"
 	preloadedFile = "preloaded.json"
+	ballastFile   = "ballast"
 )
 
-// Layout is where a store keeps its files. Pulls use Temp and Cache, and must not change Rootfs, Integrity and
-// Preloaded.
+// Layout is where a store keeps its files. Pulls use Temp and Cache, and must not change Rootfs, Integrity,
+// Preloaded and Ballast.
 type Layout struct {
 	// Root holds images, and the root filesystems of containers, across reboots. RunRoot holds locks; it is emptied by a
 	// reboot.
@@ -39,6 +40,9 @@ func (l Layout) Integrity() string { return filepath.Join(l.Root, integrityFile)
 
 // Preloaded is a file with the images that were loaded from each file of the preload directory.
 func (l Layout) Preloaded() string { return filepath.Join(l.Root, preloadedFile) }
+
+// Ballast is a file whose space a removal may take.
+func (l Layout) Ballast() string { return filepath.Join(l.Root, ballastFile) }
 
 // Images holds the records of images.
 func (l Layout) Images() string { return filepath.Join(l.Root, "overlay-images") }

@@ -103,7 +103,7 @@ func writable(root string) ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		switch e.Name() {
-		case rootfsDir, tempDir, integrityFile, preloadedFile:
+		case rootfsDir, tempDir, integrityFile, preloadedFile, ballastFile:
 		default:
 			out = append(out, filepath.Join(root, e.Name()))
 		}

@@ -70,8 +70,12 @@ func (n *fakeNode) GC(context.Context) error { n.gc++; return nil }
 func (*fakeNode) VerifyImages(_ context.Context, mark bool) ([]sandbox.Finding, error) {
 	return []sandbox.Finding{{Problem: "damaged", Detail: fmt.Sprint(mark)}}, nil
 }
-func (*fakeNode) DiskImages() ([]DiskImage, uint64) {
-	return []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}, 7
+func (*fakeNode) DiskImages() ([]DiskImage, uint64, uint64) {
+	return []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}, 7, 5
+}
+func (n *fakeNode) RemoveUnusedLayers(context.Context) error {
+	n.removed = append(n.removed, "unused")
+	return nil
 }
 func (*fakeNode) LoadArchive(_ context.Context, archive io.Reader) ([]LoadedImage, error) {
 	n, err := io.Copy(io.Discard, archive)
@@ -184,7 +188,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/pulls?limit=1", "", 200, `"omitted":2`},
 		{"GET", "/v1/sessions", "", 200, `{"items":[]}`},
 		{"GET", "/v1/usage?limit=2", "", 200, `"omitted":1`},
-		{"GET", "/v1/disk?limit=2", "", 200, `"omitted":2},"layers":7`},
+		{"GET", "/v1/disk?limit=2", "", 200, `"omitted":2},"layers":7,"unused":5`},
 		{"POST", "/v1/images/load", `{"path":"/image.tar"}`, 200, `{"images":[{"id":"a","names":["b:v1"]}]}`},
 		{"POST", "/v1/images/load", `{}`, 400, "no archive"},
 		{"POST", "/v1/images/export", `{"image":"b:v1","path":"/image.tar"}`, 200, "{}"},
@@ -251,7 +255,7 @@ func TestPrune(t *testing.T) {
 		images, removed, failures []string
 	}{
 		{dry: true, images: []string{"free", "taken"}},
-		{images: []string{"free"}, removed: []string{"free"}, failures: []string{
+		{images: []string{"free"}, removed: []string{"free", "unused"}, failures: []string{
 			"failed precondition: in use by a new container"}},
 	} {
 		var p Pruned

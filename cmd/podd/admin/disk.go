@@ -12,6 +12,8 @@ type Disk struct {
 	Images List[DiskImage] `json:"images"`
 	// Layers is the size of all layers, each counted once, although images share them.
 	Layers uint64 `json:"layers"`
+	// Unused is the size of layers that failed pulls have left, in addition.
+	Unused uint64 `json:"unused,omitempty"`
 	// Containers have a writable layer each.
 	Containers List[DiskContainer] `json:"containers"`
 }
@@ -47,11 +49,13 @@ func (rt router) disk(n Node) {
 		if err != nil {
 			return nil, err
 		}
-		images, layers := n.DiskImages()
+		images, layers, unused := n.DiskImages()
 		containers, err := n.DiskContainers(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return Disk{Images: first(images, limit), Layers: layers, Containers: first(containers, limit)}, nil
+		return Disk{
+			Images: first(images, limit), Layers: layers, Unused: unused, Containers: first(containers, limit),
+		}, nil
 	})
 }

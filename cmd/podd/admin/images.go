@@ -51,6 +51,8 @@ type PruneRequest struct {
 type Pruned struct {
 	// Images are those that were removed, or would be.
 	Images []DiskImage `json:"images"`
+	// Unused is the size of the layers of no image that were removed too, or would be.
+	Unused uint64 `json:"unused,omitempty"`
 	// Failed says why others could not be removed: a container may have been created by then.
 	Failed []string `json:"failed,omitempty"`
 }
@@ -88,10 +90,10 @@ func (rt router) images(n Node) {
 	})
 }
 
-// prune removes the images that are neither used nor pinned, with dry only says which.
+// prune removes the images that are neither used nor pinned, and the layers of no image, with dry only says which.
 func prune(ctx context.Context, n Node, dry bool) (Pruned, error) {
-	all, _ := n.DiskImages()
-	p := Pruned{Images: []DiskImage{}}
+	all, _, unused := n.DiskImages()
+	p := Pruned{Images: []DiskImage{}, Unused: unused}
 	for _, i := range all {
 		if i.Pinned || i.UsedBy > 0 {
 			continue
@@ -106,6 +108,11 @@ func prune(ctx context.Context, n Node, dry bool) (Pruned, error) {
 			}
 		}
 		p.Images = append(p.Images, i)
+	}
+	if !dry {
+		if err := n.RemoveUnusedLayers(ctx); err != nil {
+			p.Failed = append(p.Failed, err.Error())
+		}
 	}
 	return p, nil
 }

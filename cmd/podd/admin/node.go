@@ -26,8 +26,8 @@ type Node interface {
 	Sessions() []streaming.SessionInfo
 	// Usage measures the pods that are ready, or returns the measurements of the last second.
 	Usage(ctx context.Context) []PodUsage
-	// DiskImages returns the images and the size of all layers.
-	DiskImages() (images []DiskImage, layers uint64)
+	// DiskImages returns the images and the sizes of their layers and of those of no image.
+	DiskImages() (images []DiskImage, layers, unused uint64)
 	DiskContainers(ctx context.Context) ([]DiskContainer, error)
 	// LoadImages loads the images of an archive.
 	LoadImages(ctx context.Context, path string) ([]LoadedImage, error)
@@ -37,6 +37,8 @@ type Node interface {
 	ExportImage(ctx context.Context, image, path string) error
 	// RemoveImage removes an image with all of its names, unless a container uses it.
 	RemoveImage(ctx context.Context, id string) error
+	// RemoveUnusedLayers removes the layers of no image.
+	RemoveUnusedLayers(ctx context.Context) error
 	// History returns the last operations that q selects, and an error if a part of them cannot be read.
 	History(q history.Query) ([]operation.Operation, error)
 	// Reload reads the configuration again and applies it as a whole, or returns why not.

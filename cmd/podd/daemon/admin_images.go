@@ -46,8 +46,13 @@ func (a adminNode) RemoveImage(ctx context.Context, id string) error {
 	return err
 }
 
+// RemoveUnusedLayers removes the layers of no image.
+func (a adminNode) RemoveUnusedLayers(ctx context.Context) error {
+	return a.n.Images.RemoveUnusedLayers(ctx)
+}
+
 // DiskImages returns the images, the largest first.
-func (a adminNode) DiskImages() (images []admin.DiskImage, layers uint64) {
+func (a adminNode) DiskImages() (images []admin.DiskImage, layers, unused uint64) {
 	disk := a.n.Images.Disk()
 	for _, i := range disk.Images {
 		names := i.Tags
@@ -61,7 +66,7 @@ func (a adminNode) DiskImages() (images []admin.DiskImage, layers uint64) {
 	slices.SortFunc(images, func(a, b admin.DiskImage) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.ID, b.ID))
 	})
-	return images, disk.Layers
+	return images, disk.Layers, disk.Unused
 }
 
 // DiskContainers returns the writable layers, the largest first. Those that were not measured yet are left out.
