@@ -11,6 +11,7 @@ import (
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image/integrity"
+	"github.com/podd-project/podd/image/layers"
 	"github.com/podd-project/podd/image/worker"
 )
 
@@ -75,15 +76,10 @@ func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) erro
 	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := corrupt[id]; return ok }) {
 		return nil
 	}
-	blobs, err := worker.LayersOfChain(s.storage, img.ID, chain)
-	if err != nil {
-		return err
-	}
 	var fetched []integrity.Fetched
-	for i, id := range chain {
-		fetched = append(fetched, integrity.Fetched{
-			Layer: id, Blob: blobs[i].Digest, Path: filepath.Join(dir, worker.RefetchedPrefix+id),
-		})
+	for _, id := range chain {
+		files, tarSplit := layers.Unpacked(filepath.Join(dir, worker.RefetchedPrefix+id))
+		fetched = append(fetched, integrity.Fetched{Layer: id, Files: files, TarSplit: tarSplit})
 	}
 	return s.integrity.Repair(ctx, fetched)
 }

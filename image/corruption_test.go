@@ -509,42 +509,24 @@ func TestStrangeLayersAreIntact(t *testing.T) {
 	}
 }
 
-// TestVerifyOpensNoDevice: an image can have a device under the name of a file. To open one can have effects: that of a
+// TestVerifyOpensNoDevice: a layer can have a device under the name of a file. To open one can have effects: that of a
 // watchdog restarts the machine. This one does not exist: the error of opening it would say so.
 func TestVerifyOpensNoDevice(t *testing.T) {
 	t.Parallel()
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, step := range []func() error{
-		func() error { return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o755}) },
-		func() error {
-			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "d"})
-		},
-		func() error { return w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "d/x", Size: 4}) },
-		func() error { _, err := io.WriteString(w, "four"); return err },
-		func() error {
-			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeChar, Name: "link/x", Mode: 0o600, Devmajor: 1, Devminor: 250})
-		},
-		w.Close,
-	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hostile, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := mutate.AppendLayers(craft(t, nil), hostile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	reg := newRegistry(t)
+	img := craft(t, nil, tree{"x": "four"})
 	reg.push(t, "hostile:v1", img)
-	s := open(t, config(t, reg.host))
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
 	pull(t, s, reg.host+"/hostile:v1")
+	files, _ := filepath.Glob(filepath.Join(cfg.Root, "overlay/*/diff/x"))
+	if len(files) != 1 {
+		t.Fatalf("files = %q, want one", files)
+	}
+	device := int(unix.Mkdev(1, 250))
+	if err := errors.Join(os.Remove(files[0]), unix.Mknod(files[0], unix.S_IFCHR|0o600, device)); err != nil {
+		t.Fatal(err)
+	}
 	found, err := s.Verify(t.Context(), false)
 	if text := fmt.Sprint(found); err != nil || !strings.Contains(text, "not a regular file") {
 		t.Errorf("Verify = %s, %v, want a file that is not a regular file", text, err)

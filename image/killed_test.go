@@ -33,8 +33,8 @@ func TestDaemonKilledWhileUnpacking(t *testing.T) {
 	dir := t.TempDir()
 	cfg := configIn(t, dir, reg.host)
 	pids := killedDaemon(t, pullRole+"="+dir+" "+ref, filepath.Join(cfg.Root, "tmp/pull-*/layer-0/files/d*"))
-	if len(pids) < 2 { // the pull's, and that which unpacks
-		t.Errorf("the daemon had %d processes while it unpacked, want at least 2", len(pids))
+	if len(pids) == 0 {
+		t.Error("the daemon had no process while it unpacked, want that of the pull")
 	}
 	awaitEnd(t, pids)
 	if mounts := readFile(t, "/proc/self/mountinfo"); strings.Contains(mounts, dir) {

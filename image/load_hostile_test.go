@@ -89,8 +89,8 @@ func TestLoadIsConfined(t *testing.T) {
 		t.Error(err)
 	}
 	w.Close()
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "size mismatch") {
-		t.Errorf("LoadFile() = %v, want an error: a pipe has not the size of the layer", err)
+	if err := <-done; err != nil {
+		t.Errorf("LoadFile() = %v, want the image with what came through the pipe", err)
 	}
 	if list := s.Pulls(); len(list) > 0 {
 		t.Errorf("Pulls() = %+v afterwards, want none", list)

@@ -2,7 +2,6 @@ package integrity
 
 import (
 	"errors"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeStorage has layers, and unpacks one as a file.
+// fakeStorage has layers.
 type fakeStorage struct {
 	storage.Store
 	dir    string
@@ -33,11 +32,6 @@ func (f *fakeStorage) Layer(id string) (*storage.Layer, error) {
 		}
 	}
 	return nil, storage.ErrLayerUnknown
-}
-
-func (f *fakeStorage) ApplyDiff(id string, tar io.Reader) (int64, error) {
-	raw, err := io.ReadAll(tar)
-	return int64(len(raw)), errors.Join(err, os.WriteFile(filepath.Join(f.dir, id, "diff/file"), raw, 0o600))
 }
 
 // scene is a Checker of a storage with the layers bad, whose metadata are missing, and other, which no pull has made.
@@ -125,17 +119,19 @@ func TestVerifyAfterPowerLoss(t *testing.T) {
 func TestRepair(t *testing.T) {
 	s := newScene(t)
 	path := filepath.Join(s.storage.dir, "fetched")
-	if err := os.WriteFile(path, []byte("a layer"), 0o600); err != nil {
+	err := errors.Join(os.Mkdir(path, 0o755), os.WriteFile(path+"/file", []byte("a layer"), 0o600),
+		os.WriteFile(path+".gz", nil, 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
-	fetched := []Fetched{{"other", "", "/absent"}, {"bad", digest.FromString("a layer"), path}}
+	fetched := []Fetched{{"other", "", "/absent"}, {"bad", path, path + ".gz"}}
 	if err := s.Repair(t.Context(), fetched); err != nil || s.changed > 0 {
 		t.Errorf("Repair without a corrupt layer = %v, want nothing to happen", err)
 	}
 	if err := s.Mark("bad", "reason"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Repair(t.Context(), []Fetched{{"bad", "", "/absent"}}); !errdefs.IsUnavailable(err) {
+	if err := s.Repair(t.Context(), []Fetched{{"bad", "/absent", "/absent"}}); !errdefs.IsUnavailable(err) {
 		t.Errorf("Repair of a layer that was not fetched = %v, want %v", err, errdefs.ErrUnavailable)
 	}
 	s.inUse = true
@@ -168,36 +164,25 @@ func TestVerificationOfReplacedFiles(t *testing.T) {
 	}
 }
 
-// TestOpenRefetched: of what a pull's process leaves, only a regular file with the digest of the layer is used.
-func TestOpenRefetched(t *testing.T) {
+// TestCheckFetched: of what a pull's process leaves, only a directory and a regular file are used.
+func TestCheckFetched(t *testing.T) {
 	dir := t.TempDir()
-	const content = "a layer"
-	want := digest.FromString(content)
 	path := func(name string) string { return filepath.Join(dir, name) }
-	err := errors.Join(
-		os.WriteFile(path("layer"), []byte(content), 0o600), os.WriteFile(path("other"), []byte("another"), 0o600),
-		os.Symlink("layer", path("link")), unix.Mkfifo(path("pipe"), 0o600), os.Mkdir(path("dir"), 0o700),
-	)
+	err := errors.Join(os.WriteFile(path("file"), nil, 0o600), os.Symlink("file", path("link")),
+		os.Symlink("dir", path("dirlink")), unix.Mkfifo(path("pipe"), 0o600), os.Mkdir(path("dir"), 0o700))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{
-		"other": "without the digest", "link": "too many levels", "pipe": "no regular file", "dir": "no regular file",
-		"absent": "pull the image again",
+	for _, c := range []struct{ files, tarSplit, want string }{
+		{"dir", "file", ""}, {"dir", "link", "wrong kind"}, {"dir", "pipe", "wrong kind"}, {"dirlink", "file", "wrong kind"},
+		{"file", "file", "wrong kind"}, {"absent", "file", "pull the image again"}, {"dir", "absent", "pull the image again"},
 	} {
-		if f, err := openRefetched(path(name), want); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("openRefetched(%s) = %v, %v, want an error with %q", name, f, err, text)
+		err := checkFetched(Fetched{Files: path(c.files), TarSplit: path(c.tarSplit)})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("checkFetched(%s, %s) = %v, want %q", c.files, c.tarSplit, err, c.want)
 		}
-	}
-	if _, err := openRefetched(path("absent"), want); !errdefs.IsUnavailable(err) {
-		t.Errorf("error %v for a file that is not there, want unavailable", err)
-	}
-	f, err := openRefetched(path("layer"), want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if got, err := io.ReadAll(f); err != nil || string(got) != content {
-		t.Errorf("the file has %q, %v, want %q", got, err, content)
+		if absent := c.files == "absent" || c.tarSplit == "absent"; absent != errdefs.IsUnavailable(err) {
+			t.Errorf("checkFetched(%s, %s) = %v, unavailable: want %t", c.files, c.tarSplit, err, absent)
+		}
 	}
 }

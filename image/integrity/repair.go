@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
-	"github.com/sirupsen/logrus"
+	"go.podman.io/storage"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image/layers"
@@ -28,9 +25,8 @@ const retiredPrefix = "damaged-"
 // Fetched is a layer of an image. If it is corrupt, a pull's process has fetched it again.
 type Fetched struct {
 	Layer string
-	// Blob is the digest that the file at Path must have.
-	Blob digest.Digest
-	Path string
+	// Files is the directory of its files, TarSplit the file with the metadata of its tar, as storage has it.
+	Files, TarSplit string
 }
 
 // Repair replaces the files of those layers that are corrupt.
@@ -60,18 +56,16 @@ func (c *Checker) repairLayer(ctx context.Context, f Fetched) error {
 		return fmt.Errorf("its files were in an additional layer store: remove the images with it, then pull or load "+
 			"again: %w", errdefs.ErrFailedPrecondition)
 	}
-	file, err := openRefetched(f.Path, f.Blob)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	c.record.bumpVersion(id)
-	defer c.removeRetired(id)
-	if err := c.replaceLayerFiles(id, file); err != nil {
-		return err
-	}
 	layer, err := c.Storage.Layer(id)
 	if err != nil {
+		return err
+	}
+	if err := checkFetched(f); err != nil {
+		return err
+	}
+	c.record.bumpVersion(id)
+	defer c.removeRetired(id)
+	if err := c.replaceFiles(layer, f); err != nil {
 		return err
 	}
 	unverifiable := c.verifyFiles(ctx, layer)
@@ -79,7 +73,7 @@ func (c *Checker) repairLayer(ctx context.Context, f Fetched) error {
 	if unverifiable != nil && !errors.As(unverifiable, &corrupt) {
 		return unverifiable
 	}
-	log := c.Log.WithFields(logrus.Fields{"layer": id, "blob": f.Blob})
+	log := c.Log.WithField("layer", id)
 	if unverifiable != nil {
 		log.WithError(unverifiable).Warn("failed to verify a layer that was fetched again, using it unverified")
 	} else {
@@ -88,61 +82,30 @@ func (c *Checker) repairLayer(ctx context.Context, f Fetched) error {
 	return c.record.markRepaired(id, unverifiable)
 }
 
-// openRefetched opens a file that a pull's process has left, which has exited: it must be the blob with that digest.
-func openRefetched(path string, want digest.Digest) (_ *os.File, err error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: it was found to be corrupt during the pull: pull the image again", errdefs.ErrUnavailable)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close())
+// replaceFiles moves the files of a layer away and others to their place. After a crash in the middle the layer is still
+// recorded as corrupt. The directory has the owner and mode of the old one, or of the layer below: the tar may not have
+// them.
+func (c *Checker) replaceFiles(layer *storage.Layer, by Fetched) error {
+	dir := c.Files(layer.ID)
+	for _, like := range []string{dir, c.Files(layer.Parent)} {
+		var st unix.Stat_t
+		if unix.Stat(like, &st) == nil {
+			err := errors.Join(os.Chown(by.Files, int(st.Uid), int(st.Gid)), unix.Chmod(by.Files, st.Mode&0o7777))
+			if err != nil {
+				return err
+			}
+			break
 		}
-	}()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("the pull's process has left no regular file"))
 	}
-	if err := want.Validate(); err != nil {
-		return nil, err
-	}
-	sum := want.Verifier()
-	if _, err := io.Copy(sum, file); err != nil {
-		return nil, err
-	}
-	if !sum.Verified() {
-		return nil, fmt.Errorf("the pull's process has left a file without the digest %s", want)
-	}
-	_, err = file.Seek(0, io.SeekStart)
-	return file, err
-}
-
-// replaceLayerFiles moves the current files of a layer away and unpacks it again. After a crash in the middle the layer
-// is still recorded as corrupt.
-func (c *Checker) replaceLayerFiles(id string, tar io.Reader) error {
-	dir := c.Files(id)
-	mode, uid, gid := os.FileMode(0o755), 0, 0
-	info, err := os.Stat(dir)
-	if err == nil {
-		mode = info.Mode()
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			uid, gid = int(st.Uid), int(st.Gid)
-		}
-		retired := retiredPrefix + strconv.FormatInt(time.Now().UnixNano(), 10)
-		err = os.Rename(dir, filepath.Join(filepath.Dir(dir), retired))
-	}
+	retired := retiredPrefix + strconv.FormatInt(time.Now().UnixNano(), 10)
+	err := os.Rename(dir, filepath.Join(filepath.Dir(dir), retired))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.Rename(by.Files, dir); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Lchown(dir, uid, gid), os.Chmod(dir, mode)); err != nil {
-		return err
-	}
-	if _, err := c.Storage.ApplyDiff(id, tar); err != nil {
+	if err := os.Rename(by.TarSplit, filepath.Join(c.Metadata, layer.ID+tarSplitSuffix)); err != nil {
 		return err
 	}
 	f, err := os.Open(dir)
@@ -150,6 +113,25 @@ func (c *Checker) replaceLayerFiles(id string, tar io.Reader) error {
 		return err
 	}
 	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd()))), f.Close())
+}
+
+// checkFetched returns an error unless a pull's process, which has exited, has left the files of a layer.
+func checkFetched(f Fetched) error {
+	for _, want := range []struct {
+		path string
+		kind fs.FileMode
+	}{{f.Files, fs.ModeDir}, {f.TarSplit, 0}} {
+		info, err := os.Lstat(want.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("%w: it was found to be corrupt during the pull: pull the image again", errdefs.ErrUnavailable)
+		case err != nil:
+			return err
+		case info.Mode().Type() != want.kind:
+			return fmt.Errorf("the pull's process has left a file of the wrong kind, %s", info.Mode())
+		}
+	}
+	return nil
 }
 
 // removeRetired deletes the replaced files of a layer, unless a container may have them mounted.

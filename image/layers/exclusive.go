@@ -23,16 +23,12 @@ type exclusive struct {
 	lock string
 }
 
-// PutLayer is that of storage.Store.
-func (e *exclusive) PutLayer(
-	id, parent string, names []string, label string, writeable bool, options *storage.LayerOptions, diff io.Reader,
-) (_ *storage.Layer, _ int64, err error) {
-	unlock, err := e.lockLayer(id)
-	if err != nil {
-		return nil, -1, err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	return e.Store.PutLayer(id, parent, names, label, writeable, options, diff)
+// PutLayer refuses to have storage unpack a layer, which does so with other rules and without limits: Adder does it.
+func (*exclusive) PutLayer(
+	string, string, []string, string, bool, *storage.LayerOptions, io.Reader,
+) (*storage.Layer, int64, error) {
+	return nil, -1, errors.New("podd does not unpack such a layer: it must be a tar, also compressed with gzip or zstd, " +
+		"of the registry itself, with a size and with SHA-256 digests in the manifest and the config")
 }
 
 // ApplyStagedLayer is that of storage.Store, but fails with storage.ErrDuplicateID if the store has the layer.

@@ -2,8 +2,10 @@ package layers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
@@ -19,30 +21,50 @@ type Download struct {
 	Note func(types.ProgressProperties)
 }
 
-// Write fetches the blob and checks its digest.
-func (d Download) Write(ctx context.Context, to io.Writer) error {
+// Write fetches the blob into a file, in place of what it has, and checks its digest. If the connection is lost and the
+// library cannot go on where it was, as with a registry without ranges, it begins again, at most twice.
+func (d Download) Write(ctx context.Context, to *os.File) error {
 	if err := d.Blob.Digest.Validate(); err != nil {
 		return err
 	}
+	const attempts = 3
+	var err error
+	for range attempts {
+		var cut bool
+		if cut, err = d.attempt(ctx, to); !cut || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+// attempt fetches the blob once. cut is true if the connection ended within it.
+func (d Download) attempt(ctx context.Context, to *os.File) (cut bool, err error) {
+	if _, err := to.Seek(0, io.SeekStart); err != nil {
+		return false, err
+	}
+	if err := to.Truncate(0); err != nil {
+		return false, err
+	}
 	body, _, err := d.Source.GetBlob(ctx, d.Blob, none.NoCache)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer body.Close()
 	sum := d.Blob.Digest.Verifier()
 	reader := &progressReader{ctx: ctx, from: io.LimitReader(body, d.Most+1), blob: d.Blob, note: d.Note}
 	n, err := io.Copy(io.MultiWriter(to, sum), reader)
 	if err != nil {
-		return err
+		return n > 0 && reader.failed, err
 	}
 	if n > d.Most {
-		return fmt.Errorf("the registry's blob has more than %d bytes", d.Most)
+		return false, fmt.Errorf("the registry's blob has more than %d bytes", d.Most)
 	}
 	if !sum.Verified() {
-		return fmt.Errorf("the registry's blob does not have the digest %s", d.Blob.Digest)
+		return false, fmt.Errorf("the registry's blob does not have the digest %s", d.Blob.Digest)
 	}
 	d.Note(types.ProgressProperties{Event: types.ProgressEventDone, Artifact: d.Blob, Offset: uint64(n)})
-	return nil
+	return false, nil
 }
 
 // progressReader reports the bytes of a blob as it reads them, so that a stalled registry is noticed.
@@ -52,6 +74,8 @@ type progressReader struct {
 	blob types.BlobInfo
 	note func(types.ProgressProperties)
 	done uint64
+	// failed is set if from has failed.
+	failed bool
 }
 
 func (r *progressReader) Read(b []byte) (int, error) {
@@ -59,6 +83,7 @@ func (r *progressReader) Read(b []byte) (int, error) {
 		return 0, context.Cause(r.ctx)
 	}
 	n, err := r.from.Read(b)
+	r.failed = err != nil && !errors.Is(err, io.EOF)
 	r.done += uint64(n)
 	r.note(types.ProgressProperties{
 		Event: types.ProgressEventRead, Artifact: r.blob, Offset: r.done, OffsetUpdate: uint64(n),

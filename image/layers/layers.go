@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
+	"go.podman.io/storage/pkg/archive"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -78,15 +80,13 @@ type Adder struct {
 	Downloads, Unpacks int
 	// Note gets the progress of downloads; it may be called concurrently.
 	Note func(types.ProgressProperties)
-	// All is set if every layer must be stored, also one whose content containers/image could copy: it cannot store the
-	// lazy layers above that.
-	All bool
+	// Count counts files and bytes of the tars, and returns an error at their limits.
+	Count func(files, bytes int64) error
 }
 
-// Add fetches, unpacks and stores the layers of a chain that are not in the store, up to one whose content is there on
-// other layers: containers/image copies it without the registry, and stores those above it. A layer is unpacked when
-// all of its blob has been received and has its digest, and stored when its tar has the digest DiffID. After an error
-// the layers below those that failed are stored.
+// Add fetches, unpacks and stores the layers of a chain that are not in the store. A layer whose content is there on
+// other layers is not fetched. A layer is unpacked when all of its blob has been received and has its digest, and stored
+// when its tar has the digest DiffID. After an error the layers below those that failed are stored.
 func (a *Adder) Add(ctx context.Context, chain []Layer) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	downloads, unpacks := make(places, a.Downloads), make(places, a.Unpacks)
@@ -97,18 +97,14 @@ func (a *Adder) Add(ctx context.Context, chain []Layer) error {
 			below = closed()
 			continue
 		}
-		if a.hasContent(l) {
-			break
-		}
 		if !downloads.take(groupCtx) {
 			break
 		}
 		parent, stored := below, make(chan struct{})
 		below = stored
 		group.Go(func() error {
-			s := staged{Layer: l, dir: filepath.Join(a.Dir, "layer-"+strconv.Itoa(i))}
-			s.metadata = bounded{written: &metadata, most: a.MaxMetadata}
-			err := a.add(groupCtx, &s, downloads, unpacks, parent)
+			s := a.staged(l, filepath.Join(a.Dir, "layer-"+strconv.Itoa(i)), &metadata)
+			err := a.add(groupCtx, s, downloads, unpacks, parent)
 			if err == nil {
 				close(stored)
 			}
@@ -121,13 +117,32 @@ func (a *Adder) Add(ctx context.Context, chain []Layer) error {
 	return context.Cause(ctx)
 }
 
-// hasContent reports whether the store has the content of a layer on other layers, from which it can be copied.
-func (a *Adder) hasContent(l Layer) bool {
-	if a.All {
-		return false
+func (a *Adder) staged(l Layer, dir string, metadata *atomic.Int64) *staged {
+	return &staged{
+		Layer: l, dir: dir, count: a.Count, metadata: bounded{written: metadata, most: a.MaxMetadata},
 	}
-	same, err := a.Store.LayersByUncompressedDigest(l.DiffID)
-	return err == nil && len(same) > 0
+}
+
+// Unpack fetches a layer that the store has, and unpacks it in a new directory. Unpacked says where.
+func (a *Adder) Unpack(ctx context.Context, l Layer, dir string) error {
+	s := a.staged(l, dir, new(atomic.Int64))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err := a.download(ctx, s); err != nil {
+		return err
+	}
+	if err := s.unpack(ctx); err != nil {
+		return fmt.Errorf("unpacking blob %s: %w", s.Blob.Digest, contentError(ctx, err))
+	}
+	return s.compressTarSplit()
+}
+
+// Unpacked returns the directory of the files that Unpack has written in dir, and the file with the metadata of the
+// tar, as storage has it.
+func Unpacked(dir string) (files, tarSplit string) {
+	s := staged{dir: dir}
+	return s.files(), s.tarSplit() + ".gz"
 }
 
 // add takes one layer from the registry to the store. Its caller has taken a place among the downloads.
@@ -160,17 +175,45 @@ func (a *Adder) add(ctx context.Context, s *staged, downloads, unpacks places, p
 	return nil
 }
 
-// fetch downloads the blob of a layer to its directory.
+// fetch takes the blob of a layer to its directory, from the store or the registry.
 func (a *Adder) fetch(ctx context.Context, s *staged) error {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return err
 	}
+	if a.reuse(s) {
+		return nil
+	}
+	return a.download(ctx, s)
+}
+
+func (a *Adder) download(ctx context.Context, s *staged) error {
 	file, err := os.Create(s.blob())
 	if err != nil {
 		return err
 	}
 	blob := Download{Source: a.Source, Blob: s.Blob, Most: s.Blob.Size, Note: a.Note}
 	return errors.Join(blob.Write(ctx, file), file.Close())
+}
+
+// reuse takes the tar of a layer to its directory if the store has it on other layers, and it is intact.
+func (a *Adder) reuse(s *staged) bool {
+	same, err := a.Store.LayersByUncompressedDigest(s.DiffID)
+	if err != nil || len(same) == 0 {
+		return false
+	}
+	plain := archive.Uncompressed
+	diff, err := a.Store.Diff("", same[0].ID, &storage.DiffOptions{Compression: &plain})
+	if err != nil {
+		return false
+	}
+	defer diff.Close()
+	file, err := os.Create(s.blob())
+	if err != nil {
+		return false
+	}
+	sum := s.DiffID.Verifier()
+	_, err = io.Copy(io.MultiWriter(file, sum), diff)
+	return errors.Join(err, file.Close()) == nil && sum.Verified()
 }
 
 // places bound how many goroutines do something at the same time.

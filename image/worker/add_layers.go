@@ -15,8 +15,8 @@ import (
 	"github.com/podd-project/podd/image/layers"
 )
 
-// maxUnpacks bounds the layers of one pull that are unpacked at the same time: each needs a process, and buffers of
-// several MiB in the pull's memory (PullMemory).
+// maxUnpacks bounds the layers of one pull that are unpacked at the same time: each needs buffers of several MiB in the
+// pull's memory (PullMemory).
 const maxUnpacks = 4
 
 // maxDownloads bounds the layers of one pull that are downloaded at the same time.
@@ -53,13 +53,17 @@ func (w *worker) addLayers(
 	if err := plan.make(ctx, w.lookUp, content); err != nil {
 		return nil, err
 	}
-	a := layers.Adder{
-		Store: w.storage, Source: source, Dir: w.temp, Note: job.progress.Note,
+	return plan.lazy(), w.adder(source, job.progress).Add(ctx, plan.chain)
+}
+
+// adder returns what stores the layers of one image, with its limits.
+func (w *worker) adder(source types.ImageSource, out Progress) *layers.Adder {
+	meter := &unpackMeter{mostBytes: w.cfg.MaxImageBytes, mostFiles: maxImageFiles}
+	return &layers.Adder{
+		Store: w.storage, Source: source, Dir: w.temp, Note: out.Note, Count: meter.add,
 		MaxMetadata: w.cfg.MaxImageBytes / metadataShare,
 		Downloads:   maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
-		All: len(plan.lazy()) > 0,
 	}
-	return plan.lazy(), a.Add(ctx, plan.chain)
 }
 
 // platformImage returns the image for this node, which may be in a list; nil for a list of which it does not look at
@@ -99,7 +103,7 @@ func layerChain(
 		return nil, false
 	}
 	blobs := img.LayerInfos()
-	kinds := []string{".tar", ".tar.gzip", ".tar+gzip", ".tar+zstd"}
+	kinds := []string{".tar", ".tar.gzip", ".tar+gzip", ".tar.zstd", ".tar+zstd"}
 	unknown := func(blob types.BlobInfo) bool {
 		return !slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasSuffix(blob.MediaType, kind) })
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -352,7 +351,7 @@ func (l *loader) loadImage(ctx context.Context, from types.ImageReference, names
 	if err != nil {
 		return err
 	}
-	job := copyJob{sys: sys, policy: policy, from: opened, progress: l.out}
+	job := copyJob{sys: sys, policy: policy, from: opened, progress: newFetched(l.out)}
 	next := pullReport{Kind: reportStage}
 	if len(names) > 0 {
 		job.ref, next.Image = names[0], names[0].String()
@@ -362,14 +361,14 @@ func (l *loader) loadImage(ctx context.Context, from types.ImageReference, names
 	if err := l.out.send(next); err != nil {
 		return err
 	}
+	if job.lazy, err = l.addLayers(ctx, job, source, l.job.Corrupt); err != nil {
+		return errors.Join(err, job.policy.Destroy())
+	}
 	return l.copyLoaded(ctx, job, names)
 }
 
-// copyLoaded copies the image of job. The limits for its size do not count those before it.
+// copyLoaded copies the image of job, whose layers are stored.
 func (l *loader) copyLoaded(ctx context.Context, job copyJob, names []reference.Named) error {
-	if err := os.Remove(filepath.Join(l.temp, unpackedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	stored, err := l.copy(ctx, job)
 	if err == nil {
 		err = l.refetch(ctx, job, stored, l.job.Corrupt)

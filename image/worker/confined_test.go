@@ -181,19 +181,6 @@ func TestFilesOfPull(t *testing.T) {
 	}
 }
 
-// TestLimitsOfUnpacking: the processes that unpack the layers of a pull, side by side, share its memory.
-func TestLimitsOfUnpacking(t *testing.T) {
-	const most = 1 << 30
-	memory := uint64(unix.RLIM_INFINITY)
-	if limit := child.HardMemory(most / maxUnpacks); limit > 0 { // none for the race detector
-		memory = limit
-	}
-	out := runProbe(t, []string{pullDirEnv + "=" + t.TempDir(), fmt.Sprintf("%s=%d", maxMemoryEnv, most)}, limitsProbe)
-	if want := fmt.Sprint(memory, " "); out.err != nil || !strings.HasPrefix(out.stdout, want) {
-		t.Errorf("limit of memory = %q, %v, want %q: %s", out.stdout, out.err, want, out.stderr)
-	}
-}
-
 // TestLimitsWithoutPull: the process that packs what a container has written has limited memory, and is ended before
 // podd is, however many files the container has made.
 func TestLimitsWithoutPull(t *testing.T) {

@@ -2,9 +2,7 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -14,11 +12,11 @@ import (
 	"github.com/podd-project/podd/image/layers"
 )
 
-// RefetchedPrefix begins the names of files in a pull's directory, which have a layer that was fetched again. The id of
-// the layer follows.
+// RefetchedPrefix begins the names of directories in a pull's directory, which have a layer that was fetched again and
+// unpacked. The id of the layer follows.
 const RefetchedPrefix = "refetched-"
 
-// refetch fetches the corrupt layers of a copied image again, into files for repair, in a pull's process: the copy has
+// refetch fetches the corrupt layers of a copied image again, for their repair, in a pull's process: the copy has
 // skipped them because they exist.
 func (w *worker) refetch(ctx context.Context, job copyJob, img *storage.Image, corrupt []string) error {
 	chain, err := ChainOf(w.storage, img)
@@ -37,30 +35,27 @@ func (w *worker) refetch(ctx context.Context, job copyJob, img *storage.Image, c
 		return err
 	}
 	defer source.Close()
+	a := w.adder(source, job.progress)
 	for i, id := range chain {
 		if !slices.Contains(corrupt, id) {
 			continue
 		}
-		if err := w.refetchLayer(ctx, source, blobs[i].BlobInfo, id, job.progress); err != nil {
+		if err := w.refetchLayer(ctx, a, blobs[i].BlobInfo, id); err != nil {
 			return fmt.Errorf("fetch corrupt layer %s again: %w", id, err)
 		}
 	}
 	return nil
 }
 
-// refetchLayer downloads the blob of a layer into a file in the pull's directory and checks its digest.
-func (w *worker) refetchLayer(
-	ctx context.Context, source types.ImageSource, blob types.BlobInfo, id string, out Progress,
-) error {
-	out.Note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: blob}) // it was reported present
-	file, err := os.OpenFile(filepath.Join(w.temp, RefetchedPrefix+id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+func (w *worker) refetchLayer(ctx context.Context, a *layers.Adder, blob types.BlobInfo, id string) error {
+	layer, err := w.storage.Layer(id)
 	if err != nil {
 		return err
 	}
-	most := blob.Size
-	if most < 0 { // old manifests have no sizes
-		most = w.cfg.MaxImageBytes
+	a.Note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: blob}) // it was reported present
+	if blob.Size < 0 {                                                               // old manifests have no sizes
+		blob.Size = w.cfg.MaxImageBytes
 	}
-	from := layers.Download{Source: source, Blob: blob, Most: most, Note: out.Note}
-	return errors.Join(from.Write(ctx, file), file.Close())
+	return a.Unpack(ctx, layers.Layer{Blob: blob, DiffID: layer.UncompressedDigest, ID: id},
+		filepath.Join(w.temp, RefetchedPrefix+id))
 }
