@@ -30,7 +30,7 @@ func (b *ballast) lists() []string {
 	return []string{filepath.Join(b.layout.Images(), "images"), filepath.Join(b.layout.Layers(), "layers")}
 }
 
-// size is what a removal may write, in bytes: each list several times, since storage marks layers first.
+// size bounds the bytes that a removal writes: each list several times, since storage marks layers first.
 func (b *ballast) size() int64 {
 	const margin, times = 1 << 20, 4
 	size := int64(margin)
@@ -82,7 +82,7 @@ func (b *ballast) drop() {
 	_ = os.Remove(b.path()) // it may not exist
 }
 
-// release runs remove, which may have the space of the ballast. After an error storage knows what is on the disk: it
+// release runs remove, which may have the space of the ballast. After an error storage reads its lists again: it
 // forgets an image before it writes the list.
 func (s *Store) release(remove func() error) error {
 	s.ballast.spend()

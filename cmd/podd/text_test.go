@@ -58,7 +58,8 @@ func TestDiskText(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLines(t, out.String(), "IMAGE SIZE UNIQUE CONTAINERS NAMES", "0123456789abc 3.0 MiB 512 B 0 a:1 a:2",
-		"all layers 3.0 MiB", "of no image 1.0 KiB left by failed pulls", "CONTAINER WRITTEN FILES NAME", "fedcba9876543 2.0 KiB 7 ns/pod/c")
+		"all layers 3.0 MiB", "of no image 1.0 KiB left by failed pulls", "CONTAINER WRITTEN FILES NAME",
+		"fedcba9876543 2.0 KiB 7 ns/pod/c")
 }
 
 // TestHistoryText: stages are printed on demand, and what cannot be read is named.

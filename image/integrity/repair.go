@@ -82,9 +82,9 @@ func (c *Checker) repairLayer(ctx context.Context, f Fetched) error {
 	return c.record.markRepaired(id, unverifiable)
 }
 
-// replaceFiles moves the files of a layer away and others to their place. After a crash in the middle the layer is still
-// recorded as corrupt. The directory has the owner and mode of the old one, or of the layer below: the tar may not have
-// them.
+// replaceFiles moves the files of a layer away and others to their place. After a crash in the middle the layer is
+// still recorded as corrupt. The directory has the owner and mode of the old one, or of the layer below: the tar may
+// not have them.
 func (c *Checker) replaceFiles(layer *storage.Layer, by Fetched) error {
 	dir := c.Files(layer.ID)
 	for _, like := range []string{dir, c.Files(layer.Parent)} {

@@ -14,7 +14,7 @@ import (
 	"github.com/podd-project/podd/oci/openat"
 )
 
-// overlayPrefix begins the attributes in which overlayfs stores what it knows of a file.
+// overlayPrefix begins the names of the attributes of overlayfs.
 const overlayPrefix = "trusted.overlay."
 
 // setAttributes gives a file the owner, mode, extended attributes and times of an entry. Those of overlayfs are

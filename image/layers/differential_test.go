@@ -56,7 +56,8 @@ func asTar(t *testing.T, steps []byte) {
 	}
 	got := mergedListing(t, below.files(), s.files())
 	applyWhiteouts(t, below.files(), entries)
-	gnuTar(t, below.files(), slices.DeleteFunc(slices.Clone(entries), func(h tar.Header) bool { return isWhiteout(h.Name) }))
+	hides := func(h tar.Header) bool { return isWhiteout(h.Name) }
+	gnuTar(t, below.files(), slices.DeleteFunc(slices.Clone(entries), hides))
 	if want := listing(t, below.files()); !slices.Equal(got, want) {
 		t.Errorf("layer:\n%s\nfiles:\n%s\nwant those of GNU tar:\n%s", names(entries), strings.Join(got, "\n"),
 			strings.Join(want, "\n"))

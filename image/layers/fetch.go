@@ -21,8 +21,8 @@ type Download struct {
 	Note func(types.ProgressProperties)
 }
 
-// Write fetches the blob into a file, in place of what it has, and checks its digest. If the connection is lost and the
-// library cannot go on where it was, as with a registry without ranges, it begins again, at most twice.
+// Write fetches the blob into a file, whose content it replaces, and checks its digest. If the connection is lost and
+// the library cannot go on where it was, as with a registry without ranges, it begins again, at most twice.
 func (d Download) Write(ctx context.Context, to *os.File) error {
 	if err := d.Blob.Digest.Validate(); err != nil {
 		return err

@@ -85,8 +85,8 @@ type Adder struct {
 }
 
 // Add fetches, unpacks and stores the layers of a chain that are not in the store. A layer whose content is there on
-// other layers is not fetched. A layer is unpacked when all of its blob has been received and has its digest, and stored
-// when its tar has the digest DiffID. After an error the layers below those that failed are stored.
+// other layers is not fetched. A layer is unpacked when all of its blob has been received and has its digest, and
+// stored when its tar has the digest DiffID. After an error the layers below those that failed are stored.
 func (a *Adder) Add(ctx context.Context, chain []Layer) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	downloads, unpacks := make(places, a.Downloads), make(places, a.Unpacks)

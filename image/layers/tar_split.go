@@ -21,7 +21,7 @@ type tarSplit struct {
 	next int
 }
 
-// newTarSplit creates the file path. most bounds what is written.
+// newTarSplit creates the file path, with at most as many bytes as most allows.
 func newTarSplit(path string, most bounded) (*tarSplit, error) {
 	const buffer = 64 << 10
 	disk, err := os.Create(path)
@@ -59,7 +59,7 @@ func (t *tarSplit) file(name string, size int64, sum []byte) error {
 	return t.add(e)
 }
 
-// withReplaced writes a copy in which the entries at some positions do not name a file any more: a later entry of the
+// withReplaced writes a copy in which the entries at some positions name no file: a later entry of the
 // tar has replaced it. Their contents, in these files, are in the copy; "" is for an entry without content.
 func (t *tarSplit) withReplaced(replaced map[int]string, to *tarSplit) error {
 	if err := t.out.Flush(); err != nil {

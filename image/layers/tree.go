@@ -341,7 +341,7 @@ func (t *tree) open(name string) (*os.File, error) {
 	})
 }
 
-// makeParents opens a directory whose path does not exist, or has a whiteout in it, and makes what is missing.
+// makeParents opens a directory whose path does not exist, or has a whiteout in it, and makes the missing parts.
 func (t *tree) makeParents(name string) (*os.File, error) {
 	resolved, err := securejoin.SecureJoin(t.root.Name(), name) // a link may lead to a directory that does not exist
 	if err != nil {

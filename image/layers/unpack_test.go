@@ -306,7 +306,8 @@ func TestUnpackCounts(t *testing.T) {
 	full := errors.New("full")
 	raw := tarOf(t, file("a", "1"), file("b", "12345"))
 	s := &staged{
-		Layer: Layer{DiffID: digest.FromBytes(raw)}, dir: t.TempDir(), metadata: bounded{written: new(atomic.Int64), most: 1 << 30},
+		Layer: Layer{DiffID: digest.FromBytes(raw)}, dir: t.TempDir(),
+		metadata: bounded{written: new(atomic.Int64), most: 1 << 30},
 		count: func(_, bytes int64) error {
 			if bytes == 5 {
 				return full

@@ -24,7 +24,7 @@ func limitUnpacking() error {
 		confine.LimitMemory(child.HardMemory(maxUnpackMemory)))
 }
 
-// unpackMeter counts what the layers of one image unpack, several at the same time.
+// unpackMeter counts files and bytes of the layers of one image, which are unpacked concurrently.
 type unpackMeter struct {
 	bytes, files         atomic.Int64
 	mostBytes, mostFiles int64
