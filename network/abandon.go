@@ -101,7 +101,7 @@ func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) 
 		dir = r.ConfDir
 	}
 	var lists []*libcni.NetworkConfigList
-	current, _, loadErr := loadConf(dir)
+	current, _, _, loadErr := loadConf(dir)
 	if loadErr == nil {
 		lists = append(lists, current)
 	}

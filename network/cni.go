@@ -36,6 +36,7 @@ type CNI struct {
 	health   *health
 	cidr     atomic.Pointer[string]
 	idle     reference.Idle
+	choice   choice
 
 	watching sync.Mutex // guards stop, and is held while the watch is replaced
 	stop     context.CancelFunc

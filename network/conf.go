@@ -30,14 +30,14 @@ type brokenConf struct {
 	err  error
 }
 
-// loadConf returns the network configured in dir: the first valid file by name, as in every runtime. Invalid files
-// before it are returned too. Without a valid file the error is errdefs.ErrUnavailable with the reasons.
+// loadConf returns the network configured in dir and its file: the first valid one by name, as in every runtime.
+// Invalid files before it are returned too. Without a valid file the error is errdefs.ErrUnavailable with the reasons.
 //
 // The directory is read whenever it is needed: a pod gets its current content, whatever events were received.
-func loadConf(dir string) (list *libcni.NetworkConfigList, broken []brokenConf, err error) {
+func loadConf(dir string) (list *libcni.NetworkConfigList, path string, broken []brokenConf, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w: read CNI configuration: %w", errdefs.ErrUnavailable, err)
+		return nil, "", nil, fmt.Errorf("%w: read CNI configuration: %w", errdefs.ErrUnavailable, err)
 	}
 	for _, e := range entries { // sorted by name
 		if !confName(e.Name()) {
@@ -46,18 +46,18 @@ func loadConf(dir string) (list *libcni.NetworkConfigList, broken []brokenConf, 
 		path := filepath.Join(dir, e.Name())
 		list, err := readConf(path)
 		if err == nil {
-			return list, broken, nil
+			return list, path, broken, nil
 		}
 		broken = append(broken, brokenConf{path, err})
 	}
 	if len(broken) == 0 {
-		return nil, nil, fmt.Errorf("%w: no CNI configuration in %s", errdefs.ErrUnavailable, dir)
+		return nil, "", nil, fmt.Errorf("%w: no CNI configuration in %s", errdefs.ErrUnavailable, dir)
 	}
 	reasons := make([]string, len(broken))
 	for i, b := range broken {
 		reasons[i] = fmt.Sprintf("%s: %v", filepath.Base(b.path), b.err)
 	}
-	return nil, broken, fmt.Errorf("%w: no valid CNI configuration in %s: %s",
+	return nil, "", broken, fmt.Errorf("%w: no valid CNI configuration in %s: %s",
 		errdefs.ErrUnavailable, dir, strings.Join(reasons, "; "))
 }
 
@@ -65,6 +65,9 @@ func loadConf(dir string) (list *libcni.NetworkConfigList, broken []brokenConf, 
 func confName(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
 }
+
+// errNoPlugins is also the error of a network whose plugins have files that are not written yet.
+var errNoPlugins = errors.New("lists no plugins")
 
 func readConf(path string) (*libcni.NetworkConfigList, error) {
 	data, err := readCapped(path)
@@ -164,7 +167,7 @@ type confList struct {
 // flatten checks the plugins of list and sets its Bytes to the complete configuration.
 func flatten(list *libcni.NetworkConfigList) (*libcni.NetworkConfigList, error) {
 	if len(list.Plugins) == 0 {
-		return nil, errors.New("lists no plugins")
+		return nil, errNoPlugins
 	}
 	flat := confList{
 		CNIVersion: list.CNIVersion, Name: list.Name, DisableCheck: list.DisableCheck, DisableGC: list.DisableGC,

@@ -55,7 +55,7 @@ func TestLoadConfTakesTheFirstValidFile(t *testing.T) {
 			for name, text := range tt.files {
 				write(t, filepath.Join(dir, name), text)
 			}
-			list, broken, err := loadConf(dir)
+			list, _, broken, err := loadConf(dir)
 			if len(broken) != tt.broken {
 				t.Errorf("%d invalid files, want %d: %v", len(broken), tt.broken, broken)
 			}
@@ -73,7 +73,7 @@ func TestLoadConfTakesTheFirstValidFile(t *testing.T) {
 }
 
 func TestLoadConfOfAnAbsentDirectory(t *testing.T) {
-	if _, _, err := loadConf(filepath.Join(t.TempDir(), "absent")); !errdefs.IsUnavailable(err) {
+	if _, _, _, err := loadConf(filepath.Join(t.TempDir(), "absent")); !errdefs.IsUnavailable(err) {
 		t.Errorf("loadConf of an absent directory = %v, want an unavailable error", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestLoadConfPassesOverWhatIsNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "02.conflist"), fakeConf("1.0.0", "a"))
-	if list, broken, err := loadConf(dir); err != nil || list.Name != "a" || len(broken) != 2 {
+	if list, _, broken, err := loadConf(dir); err != nil || list.Name != "a" || len(broken) != 2 {
 		t.Errorf("loadConf = %v, %v, %v, want network a and 2 invalid files", list, broken, err)
 	}
 }
@@ -101,7 +101,7 @@ func TestConfGathersPluginFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "net", "a.conf"), `{"type":"two","x":9007199254740993}`)
-	list, _, err := loadConf(dir)
+	list, _, _, err := loadConf(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestConfGathersPluginFiles(t *testing.T) {
 		t.Errorf("flattened list parsed again = %+v, %v, want 2 plugins and DisableGC", again, err)
 	}
 	write(t, filepath.Join(dir, "net", "b.conf"), `{"type":"../evil"}`)
-	if _, _, err := loadConf(dir); err == nil {
+	if _, _, _, err := loadConf(dir); err == nil {
 		t.Error("a plugin with a path for a type was accepted")
 	}
 }

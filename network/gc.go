@@ -48,7 +48,7 @@ func (c *CNI) GC(ctx context.Context, inUse func() []string) error {
 // configuration may be gone. Of two with one name it returns the first.
 func (c *CNI) networks(ids []string) []*libcni.NetworkConfigList {
 	var lists []*libcni.NetworkConfigList
-	if list, _, err := loadConf(c.cfg().ConfDir); err == nil {
+	if list, _, _, err := loadConf(c.cfg().ConfDir); err == nil {
 		lists = append(lists, list)
 	}
 	for _, id := range ids {

@@ -3,6 +3,7 @@ package network
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -126,8 +127,11 @@ func (h *health) refresh(ctx context.Context) {
 // readConf reads the configuration directory and publishes the resulting answer. It returns true if STATUS should
 // run.
 func (h *health) readConf() bool {
-	list, broken, err := loadConf(h.cni.cfg().ConfDir)
+	list, broken, err := h.cni.choice.load(h.cni.cfg().ConfDir)
 	h.warn(broken)
+	if errors.Is(err, errIncomplete) {
+		time.AfterFunc(settling, h.wake) // it may have been removed for good
+	}
 	if err == nil {
 		if missing := h.cni.missingPlugin(list); missing != nil {
 			err = fmt.Errorf("%w: CNI network %s: %w", errdefs.ErrUnavailable, list.Name, missing)

@@ -64,8 +64,7 @@ func TestReadyFollowsTheConfiguration(t *testing.T) {
 		time.Sleep(debounceTime)
 		synctest.Wait()
 		wantReady(t, c, "10.conflist: unexpected end")
-		write(t, filepath.Join(c.cfg().ConfDir,
-			"20.conflist"), `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"fake","ipam":{"type":"absent"}}]}`)
+		write(t, file, `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"fake","ipam":{"type":"absent"}}]}`)
 		c.health.wake()
 		time.Sleep(debounceTime)
 		synctest.Wait()

@@ -39,7 +39,7 @@ func (c *CNI) Info() Info {
 		PluginDirs: c.cfg().BinDirs, PluginConfDir: c.cfg().ConfDir, PluginMaxConfNum: 1, Prefix: "eth",
 		Networks: []NetworkInfo{},
 	}
-	list, _, err := loadConf(c.cfg().ConfDir)
+	list, _, _, err := loadConf(c.cfg().ConfDir)
 	if err != nil {
 		info.Error = err.Error()
 		return info

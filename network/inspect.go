@@ -24,7 +24,7 @@ type Inspection struct {
 
 // Inspect reads the CNI configuration and looks for its plugins. It runs no plugin and changes nothing.
 func Inspect(cfg Config) Inspection {
-	list, broken, err := loadConf(cfg.ConfDir)
+	list, _, broken, err := loadConf(cfg.ConfDir)
 	var in Inspection
 	for _, b := range broken {
 		in.Problems = append(in.Problems, fmt.Errorf("%s: %w", b.path, b.err))

@@ -66,7 +66,7 @@ func (c *CNI) newAttachment(ctx context.Context, r Request) (*record, error) {
 	if r.ConfDir != "" {
 		dir = r.ConfDir
 	}
-	list, _, err := loadConf(dir)
+	list, _, err := c.choice.load(dir)
 	if err != nil {
 		return nil, err
 	}
