@@ -68,13 +68,18 @@ func members(dir string) (list []process.Process) {
 	return list
 }
 
-// killMember kills a process that is still in the cgroup. It was identified before its cgroup is looked up here, so a
-// process that got its pid since then is not killed.
+// killMember kills a process of which a thread is still in the cgroup: cgroup v1 shows a main thread that has ended in
+// the root. It was identified before its cgroups are looked up here, so a process that got its pid since then is not
+// killed.
 func killMember(dir string, p process.Process) {
-	for _, path := range DirsOf(p.Pid) {
-		if within(path, dir) {
-			_ = p.Signal(syscall.SIGKILL)
-			return
+	threads, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.Pid), "task")) // none if it is gone
+	for _, thread := range threads {
+		id, _ := strconv.Atoi(thread.Name())
+		for _, path := range DirsOf(id) {
+			if within(path, dir) {
+				_ = p.Signal(syscall.SIGKILL)
+				return
+			}
 		}
 	}
 }

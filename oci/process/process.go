@@ -24,10 +24,14 @@ type Process struct {
 // stat has the fields in use of /proc/<pid>/stat.
 type stat struct {
 	Process
-	parent, session int
-	state           byte
-	name            string
+	parent, session, threads int
+	state                    byte
+	name                     string
 }
+
+// exited reports whether all threads have ended. The state alone is that of the main thread, which is a zombie, too,
+// while it waits for the others, and for a moment when another one executes a program.
+func (s stat) exited() bool { return s.state == 'X' || s.state == 'Z' && s.threads <= 1 }
 
 // readStat reads /proc/<pid>/stat. The command name may contain any byte, so fields are counted from the last closing
 // parenthesis.
@@ -45,16 +49,17 @@ func parseStat(pid int, b []byte) (stat, error) {
 		return stat{}, fmt.Errorf("malformed stat of process %d", pid)
 	}
 	f := bytes.Fields(b[end+1:])
-	// proc(5) counts from 1 and f[0] is field 3: start time is field 22.
+	// proc(5) counts from 1 and f[0] is field 3: the number of threads is field 20, start time 22.
 	if len(f) < 20 || len(f[0]) != 1 {
 		return stat{}, fmt.Errorf("short stat of process %d", pid)
 	}
 	s := stat{state: f[0][0], name: string(b[open+1 : end])}
 	s.Pid = pid
-	var errs [3]error
+	var errs [4]error
 	s.parent, errs[0] = strconv.Atoi(string(f[1]))
 	s.session, errs[1] = strconv.Atoi(string(f[3]))
-	s.Start, errs[2] = strconv.ParseUint(string(f[19]), 10, 64)
+	s.threads, errs[2] = strconv.Atoi(string(f[17]))
+	s.Start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
 	return s, errors.Join(errs[:]...)
 }
 
@@ -67,13 +72,13 @@ func Identify(pid int) (Process, error) {
 	return s.Process, nil
 }
 
-// Alive reports whether the process is running. A zombie is not.
+// Alive reports whether a thread of the process is running. A zombie has none.
 func (p Process) Alive() bool {
 	if p.Pid <= 0 {
 		return false
 	}
 	s, err := readStat(p.Pid)
-	return err == nil && s.Start == p.Start && s.state != 'Z' && s.state != 'X'
+	return err == nil && s.Start == p.Start && !s.exited()
 }
 
 // exists reports whether the pid belongs to the process, which may be a zombie.

@@ -22,15 +22,15 @@ func TestParseStat(t *testing.T) {
 	}{
 		"plain": {
 			"42 (sleep)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "sleep"}, true,
+			stat{Process: Process{42, 987654}, parent: 1, session: 3, threads: 1, state: 'S', name: "sleep"}, true,
 		},
 		"parentheses": {
 			"42 (a) R 9 (b)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "a) R 9 (b"}, true,
+			stat{Process: Process{42, 987654}, parent: 1, session: 3, threads: 1, state: 'S', name: "a) R 9 (b"}, true,
 		},
 		"newline": {
 			"42 (a\nb)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "a\nb"}, true,
+			stat{Process: Process{42, 987654}, parent: 1, session: 3, threads: 1, state: 'S', name: "a\nb"}, true,
 		},
 		"empty":       {"", stat{}, false},
 		"no end":      {"42 (sleep S 1", stat{}, false},
@@ -41,6 +41,19 @@ func TestParseStat(t *testing.T) {
 		got, err := parseStat(42, []byte(tt.text))
 		if (err == nil) != tt.ok || tt.ok && got != tt.want {
 			t.Errorf("%s: parseStat = %+v, %v, want %+v, valid: %v", name, got, err, tt.want, tt.ok)
+		}
+	}
+}
+
+// TestExited: the state is that of the main thread.
+func TestExited(t *testing.T) {
+	for text, want := range map[string]bool{"S 1": false, "Z 1": true, "Z 0": true, "Z 2": false, "X 2": true} {
+		s := stat{}
+		if _, err := fmt.Sscanf(text, "%c %d", &s.state, &s.threads); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.exited(); got != want {
+			t.Errorf("exited in state and with threads %s = %v, want %v", text, got, want)
 		}
 	}
 }

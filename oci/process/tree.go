@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -103,10 +104,27 @@ func (p Process) KillTree(ctx context.Context) error {
 	})
 }
 
-// isRunning reports whether the process is in the snapshot and not a zombie.
+// isRunning reports whether the process is in the snapshot and has a thread that runs.
 func isRunning(all map[int]stat, p Process) bool {
 	s, there := all[p.Pid]
-	return there && s.Start == p.Start && s.state != 'Z' && s.state != 'X'
+	return there && s.Start == p.Start && !s.exited()
+}
+
+// HalfDead returns the descendants of the process whose main thread has ended while others run, and whose name, which
+// anyone can give itself, starts with the prefix. For a moment it may be one that executes a program.
+func (p Process) HalfDead(prefix string) (found []Process) {
+	if p.Pid <= 1 {
+		return nil
+	}
+	f, all := newDescendants(p), processes()
+	f.grow(all)
+	for member := range f.known {
+		s := all[member.Pid]
+		if s.state == 'Z' && !s.exited() && strings.HasPrefix(s.name, prefix) {
+			found = append(found, member)
+		}
+	}
+	return found
 }
 
 // DescendsFrom reports whether the process is a descendant of another one, by birth or adoption.

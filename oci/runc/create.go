@@ -36,7 +36,9 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
+	stop := driver.WatchInit(req.Spec, func() process.Process { m, _ := findMonitor(b); return m })
 	p, err := r.createContainer(ctx, b, c, rec)
+	err = stop(err)
 	if err == nil && rec.Sandbox == "" && !req.Terminal {
 		err = chownInitPipes(p, req.Spec.Process)
 	}

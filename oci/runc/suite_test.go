@@ -19,3 +19,12 @@ func TestRunsc(t *testing.T) {
 		return &m.Harness
 	})
 }
+
+func TestHalfDead(t *testing.T) {
+	for _, name := range []string{"runc", "crun"} {
+		t.Run(name, func(t *testing.T) { ocitest.HalfDead(t, harness(name)) })
+	}
+}
+
+// TestSeccompKillsThread: crun's init has one thread, and no part of it is left.
+func TestSeccompKillsThread(t *testing.T) { ocitest.KilledThread(t, harness("runc")) }

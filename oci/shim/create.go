@@ -177,7 +177,8 @@ func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process
 		request.Stdin = b.File(stdio.Stdin)
 	}
 	response := &task.CreateTaskResponse{}
-	if err := conn.callUntil(ctx, "Create", request, response); err != nil {
+	stop := driver.WatchInit(c.req.Spec, func() process.Process { return c.rec.Shim })
+	if err := stop(conn.callUntil(ctx, "Create", request, response)); err != nil {
 		return process.Process{}, runtimeError(err)
 	}
 	return ownProcess(response.GetPid(), c.rec.Shim), nil

@@ -126,6 +126,7 @@ func (r *Runtime) deleteTask(ctx context.Context, b bundle, rec record) error {
 	if err != nil {
 		return err
 	}
+	r.killLeftovers(rec) // the shim waits for the end of their output
 	limited := ctx
 	if created {
 		var cancel context.CancelFunc

@@ -58,6 +58,14 @@ func TestRuncShim(t *testing.T) {
 	})
 }
 
+func TestHalfDead(t *testing.T) {
+	ocitest.HalfDead(t, func(t *testing.T) *ocitest.Harness { return &runcMachine(t).Harness })
+}
+
+func TestSeccompKillsThread(t *testing.T) {
+	ocitest.KilledThread(t, func(t *testing.T) *ocitest.Harness { return &runcMachine(t).Harness })
+}
+
 // gvisorMachine is a handler with gVisor's shim. All containers of a test share a root filesystem, which runsc allows
 // if it writes to it as other runtimes do.
 func gvisorMachine(t testing.TB) *machine {

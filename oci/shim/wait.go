@@ -44,6 +44,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if err != nil {
 		return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
 	}
+	r.killLeftovers(rec)
 	// A process that holds the output open has had its time. Its later output is kept, but not waited for.
 	waitStdio(ctx, b, rec)
 	if delivered, ok := w.Exit(); ok {
@@ -127,6 +128,17 @@ func (r *Runtime) onShimExit(ctx context.Context, b bundle, rec record) oci.Exit
 		_ = r.shimDelete(ctx, b)
 	}
 	return exit
+}
+
+// killLeftovers kills the processes that outlive the container's first one, in a PID namespace that it shares. runc
+// does not find those whose main thread has ended. Delete returns the error.
+func (r *Runtime) killLeftovers(rec record) {
+	if !r.cfg.HostKernel || rec.Cgroup == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), driver.ReapTimeout)
+	defer cancel()
+	_ = cgroups.DirsAt(rec.Cgroup).Kill(ctx)
 }
 
 // killContainer kills the known processes of a container: its first process and its cgroups.
