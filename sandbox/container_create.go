@@ -229,6 +229,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
 		{"plugins", func() (err error) { b.adjustment, err = c.adjust(ctx, e.deps, rt, b.spec); return err }},
+		{"mount options", func() error { return e.resolver.Restrict(ctx, b.spec) }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b, c.image(e.paths)) }},
 		{"verify", func() error { return e.verifyPIDNamespace(ctx, c, rt, b) }},
 		{stageSync, func() error { return saved.Wait() }},

@@ -56,8 +56,8 @@ func TestOperationsTellTheirStages(t *testing.T) {
 		}{
 			{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container", "plugins", "sync"}},
 			{operation.CreateContainer, []string{
-				"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "plugins", "create", "verify",
-				"sync",
+				"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "plugins", "mount options",
+				"create", "verify", "sync",
 			}},
 			{operation.StartContainer, []string{"plugins", "start", "record"}},
 			{operation.ExecSync, []string{"command"}},

@@ -52,8 +52,8 @@ func replaced(destination string, taken map[string]bool) bool {
 		taken["/sys"] && strings.HasPrefix(destination, "/sys/")
 }
 
-// mount returns one bind mount. Its options never include "rw": a bind mount is as writable as its source, and with
-// "rw" runtimes clear the flags of the source's mount.
+// mount returns one bind mount. Its options never include "rw": a bind mount is as writable as its source. Those of the
+// source's mount are added later, see host.Resolver.Restrict.
 func (b *builder) mount(m Mount) (specs.Mount, error) {
 	if err := checkMount(m); err != nil {
 		return specs.Mount{}, err
