@@ -5,10 +5,15 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 )
 
-// backlogLimit is how far an attached client may fall behind the output, in bytes.
-const backlogLimit = 4 << 20
+const (
+	// backlogLimit is how far a client may fall behind an output that does not wait for it, in bytes.
+	backlogLimit = 4 << 20
+	// waitingLimit is the same for an output that waits.
+	waitingLimit = 64 << 10
+)
 
 // ErrSlowClient ends the session of a client that does not read: the container must not wait for it.
 var ErrSlowClient = errors.New("client does not keep up with the output")
@@ -16,11 +21,15 @@ var ErrSlowClient = errors.New("client does not keep up with the output")
 // backlog passes output to a client in a separate goroutine, so that a slow client does not block the container. It
 // is bounded in bytes, not in pieces.
 type backlog struct {
+	patience time.Duration
+	limit    int
+
 	mu     sync.Mutex
 	pieces []piece
 	size   int
 	closed bool
-	more   chan struct{} // buffers one signal that something has changed
+	more   chan struct{} // buffers one signal that something was added, or is the last
+	room   chan struct{} // buffers one signal that something was taken
 }
 
 type piece struct {
@@ -28,22 +37,42 @@ type piece struct {
 	data []byte
 }
 
-func newBacklog() *backlog { return &backlog{more: make(chan struct{}, 1)} }
-
-// add takes a copy of data.
-func (b *backlog) add(to io.Writer, data []byte) error {
-	if to == nil {
-		return nil
+func newBacklog(patience time.Duration) *backlog {
+	b := &backlog{patience: patience, limit: backlogLimit, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	if patience > 0 {
+		b.limit = waitingLimit
 	}
+	return b
+}
+
+// add takes a copy of data. If there is no room, it waits as long as the client takes something within the patience.
+func (b *backlog) add(ctx context.Context, to io.Writer, data []byte) error {
+	for to != nil && !b.put(to, data) {
+		timer := time.NewTimer(b.patience)
+		select {
+		case <-b.room:
+			timer.Stop()
+		case <-timer.C:
+			return ErrSlowClient
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// put adds a copy of data if there is room.
+func (b *backlog) put(to io.Writer, data []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.size+len(data) > backlogLimit {
-		return ErrSlowClient
+	if b.size > 0 && b.size+len(data) > b.limit {
+		return false
 	}
 	b.pieces = append(b.pieces, piece{to, append([]byte(nil), data...)})
 	b.size += len(data)
-	b.signal()
-	return nil
+	signal(b.more)
+	return true
 }
 
 // finish reports that nothing more is added.
@@ -51,12 +80,12 @@ func (b *backlog) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	b.signal()
+	signal(b.more)
 }
 
-func (b *backlog) signal() {
+func signal(c chan struct{}) {
 	select {
-	case b.more <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -70,6 +99,7 @@ func (b *backlog) next(ctx context.Context) (p piece, ok bool) {
 			b.pieces[0] = piece{}
 			b.pieces = b.pieces[1:]
 			b.size -= len(p.data)
+			signal(b.room)
 			b.mu.Unlock()
 			return p, true
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"time"
 
 	"github.com/podd-project/podd/oci"
@@ -30,8 +31,26 @@ type Relay struct {
 	InputEnded func()
 	// KeepStdin leaves stdin open when the client's input ends: a terminal has no end of input, its user types ^D.
 	KeepStdin bool
+	// Patience is how long the output waits for a client that takes nothing; 0: not at all.
+	Patience time.Duration
 	// Ready, if set, is called before the first output is received.
 	Ready func() error
+}
+
+const (
+	// Forever is the patience with the client of a command, for which nobody else waits.
+	Forever = time.Duration(math.MaxInt64)
+	// ShellPatience is the patience with a client that is attached to a container with a terminal.
+	ShellPatience = 10 * time.Second
+)
+
+// AttachPatience is the patience with an attached client. Only one of a terminal has sizes: a container with a terminal
+// is somebody's shell.
+func AttachPatience(s oci.Streams) time.Duration {
+	if s.Resize == nil {
+		return 0
+	}
+	return ShellPatience
 }
 
 // Run relays until the output ends (nil), the client is gone or too slow, or ctx ends, and closes the connection.
@@ -66,7 +85,7 @@ func (r Relay) copyInput() {
 
 // copyOutput copies the output to the client until it ends.
 func (r Relay) copyOutput(ctx context.Context, cancel context.CancelCauseFunc) error {
-	queue, written := newBacklog(), make(chan error, 1)
+	queue, written := newBacklog(r.Patience), make(chan error, 1)
 	go func() {
 		err := queue.drain(ctx)
 		if err != nil {
@@ -74,7 +93,7 @@ func (r Relay) copyOutput(ctx context.Context, cancel context.CancelCauseFunc) e
 		}
 		written <- err
 	}()
-	err := r.receive(queue)
+	err := r.receive(ctx, queue)
 	queue.finish()
 	if err != nil && ctx.Err() == nil {
 		cancel(err)
@@ -92,7 +111,7 @@ func (r Relay) copyOutput(ctx context.Context, cancel context.CancelCauseFunc) e
 }
 
 // receive queues output until it ends.
-func (r Relay) receive(queue *backlog) error {
+func (r Relay) receive(ctx context.Context, queue *backlog) error {
 	for {
 		data, stderr, err := r.Conn.Receive()
 		if errors.Is(err, io.EOF) {
@@ -105,7 +124,7 @@ func (r Relay) receive(queue *backlog) error {
 		if stderr {
 			to = r.Streams.Stderr
 		}
-		if err := queue.add(to, data); err != nil {
+		if err := queue.add(ctx, to, data); err != nil {
 			return err
 		}
 	}

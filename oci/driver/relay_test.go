@@ -14,9 +14,11 @@ import (
 )
 
 func TestBacklog(t *testing.T) {
-	b, out := newBacklog(), &bytes.Buffer{}
+	b, out := newBacklog(0), &bytes.Buffer{}
 	data := []byte("one")
-	if err := errors.Join(b.add(out, data), b.add(nil, []byte("dropped")), b.add(out, []byte(" two"))); err != nil {
+	err := errors.Join(b.add(t.Context(), out, data), b.add(t.Context(), nil, []byte("dropped")),
+		b.add(t.Context(), out, []byte(" two")))
+	if err != nil {
 		t.Fatal(err)
 	}
 	data[0] = 'X' // a copy was taken
@@ -27,10 +29,10 @@ func TestBacklog(t *testing.T) {
 }
 
 func TestBacklogLimit(t *testing.T) {
-	b := newBacklog()
+	b := newBacklog(0)
 	chunk := make([]byte, backlogLimit/4)
 	for i := range 5 {
-		err := b.add(io.Discard, chunk)
+		err := b.add(t.Context(), io.Discard, chunk)
 		if (i < 4) != (err == nil) || err != nil && !errors.Is(err, ErrSlowClient) {
 			t.Errorf("add of chunk %d of 5 = %v, want %v for the last only", i+1, err, ErrSlowClient)
 		}
@@ -38,14 +40,40 @@ func TestBacklogLimit(t *testing.T) {
 	if _, ok := b.next(t.Context()); !ok {
 		t.Error("next returned nothing, want a chunk")
 	}
-	if err := b.add(io.Discard, chunk); err != nil {
+	if err := b.add(t.Context(), io.Discard, chunk); err != nil {
 		t.Errorf("add after one was taken = %v, want nil", err)
 	}
 }
 
+// TestBacklogWaits: an output with patience waits as long as the client takes something now and then.
+func TestBacklogWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBacklog(10 * time.Second)
+		chunk := make([]byte, waitingLimit/2)
+		go func() {
+			for range 5 {
+				time.Sleep(9 * time.Second)
+				b.next(t.Context())
+			}
+		}()
+		for i := range 8 { // two have room, five are taken
+			err := b.add(t.Context(), io.Discard, chunk)
+			if (i < 7) != (err == nil) || err != nil && !errors.Is(err, ErrSlowClient) {
+				t.Errorf("add of chunk %d = %v, want %v for the last only", i+1, err, ErrSlowClient)
+			}
+		}
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		if err := b.add(ctx, io.Discard, chunk); !errors.Is(err, gone) {
+			t.Errorf("add with an ended context = %v, want %v", err, gone)
+		}
+	})
+}
+
 func TestBacklogContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, gone := newBacklog(), errors.New("gone")
+		b, gone := newBacklog(0), errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Hour, func() { cancel(gone) })
 		if err := b.drain(ctx); !errors.Is(err, gone) {

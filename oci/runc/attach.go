@@ -31,7 +31,8 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
 	resize := func(z oci.Size) { _ = conmon.Resize(b.Dir(), z.Width, z.Height) }
-	if err := (driver.Relay{Conn: conn, Streams: s, Resize: resize}).Run(ctx); err != nil {
+	relay := driver.Relay{Conn: conn, Streams: s, Resize: resize, Patience: driver.AttachPatience(s)}
+	if err := relay.Run(ctx); err != nil {
 		return fmt.Errorf("attach to container %s: %w", id, err)
 	}
 	return nil

@@ -94,5 +94,7 @@ func relayTerminal(ctx context.Context, s *conmon.Session, z oci.Size, streams o
 		// shortly before the command starts.
 		resize(z)
 	}
-	return driver.Relay{Conn: conn, Streams: streams, Resize: resize, KeepStdin: true, Ready: s.Begin}.Run(ctx)
+	return driver.Relay{
+		Conn: conn, Streams: streams, Resize: resize, KeepStdin: true, Patience: driver.Forever, Ready: s.Begin,
+	}.Run(ctx)
 }

@@ -14,10 +14,12 @@ func TestRunc(t *testing.T) { ocitest.Suite(t, harness("runc")) }
 func TestCrun(t *testing.T) { ocitest.Suite(t, harness("crun")) }
 
 func TestRunsc(t *testing.T) {
-	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness {
-		m, _ := ocitest.Sandboxed(t, "runsc")
-		return &m.Harness
-	})
+	ocitest.Suite(t, sandboxed)
+}
+
+func sandboxed(t *testing.T) *ocitest.Harness {
+	m, _ := ocitest.Sandboxed(t, "runsc")
+	return &m.Harness
 }
 
 func TestHalfDead(t *testing.T) {
@@ -28,3 +30,10 @@ func TestHalfDead(t *testing.T) {
 
 // TestSeccompKillsThread: crun's init has one thread, and no part of it is left.
 func TestSeccompKillsThread(t *testing.T) { ocitest.KilledThread(t, harness("runc")) }
+
+func TestSlowTerminal(t *testing.T) {
+	for _, name := range []string{"runc", "crun"} {
+		t.Run(name, func(t *testing.T) { ocitest.SlowTerminal(t, harness(name)) })
+	}
+	t.Run("runsc", func(t *testing.T) { ocitest.SlowTerminal(t, sandboxed) })
+}

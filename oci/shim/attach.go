@@ -44,7 +44,10 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 			_ = conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: id, Stdin: true}, empty())
 		}
 	}
-	if err := (driver.Relay{Conn: client, Streams: s, Resize: resize, InputEnded: ended}).Run(ctx); err != nil {
+	relay := driver.Relay{
+		Conn: client, Streams: s, Resize: resize, InputEnded: ended, Patience: driver.AttachPatience(s),
+	}
+	if err := relay.Run(ctx); err != nil {
 		return fmt.Errorf("attach to container %s: %w", id, err)
 	}
 	return nil

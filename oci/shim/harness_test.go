@@ -66,6 +66,21 @@ func TestSeccompKillsThread(t *testing.T) {
 	ocitest.KilledThread(t, func(t *testing.T) *ocitest.Harness { return &runcMachine(t).Harness })
 }
 
+// harnesses are those of all kinds of shims.
+func harnesses() map[string]ocitest.NewHarness {
+	return map[string]ocitest.NewHarness{
+		"runc":   func(t *testing.T) *ocitest.Harness { return &runcMachine(t).Harness },
+		"gvisor": func(t *testing.T) *ocitest.Harness { return &gvisorMachine(t).inPod(t).Harness },
+		"vm":     func(t *testing.T) *ocitest.Harness { return &vmMachine(t).inPod(t).Harness },
+	}
+}
+
+func TestSlowTerminal(t *testing.T) {
+	for name, newHarness := range harnesses() {
+		t.Run(name, func(t *testing.T) { ocitest.SlowTerminal(t, newHarness) })
+	}
+}
+
 // gvisorMachine is a handler with gVisor's shim. All containers of a test share a root filesystem, which runsc allows
 // if it writes to it as other runtimes do.
 func gvisorMachine(t testing.TB) *machine {

@@ -19,14 +19,19 @@ const (
 	// packet is the longest output in one packet, inputLimit the longest input, in bytes.
 	packet     = 8 << 10
 	inputLimit = 64 << 10
+	// patience is how long a container with a terminal waits for a client that takes nothing: somebody's shell. podd
+	// gives up earlier.
+	patience = 15 * time.Second
 	// drainTime is how long clients may take for the last output.
 	drainTime = 5 * time.Second
 )
 
-// hub broadcasts output to the attached clients. No client delays the container: one that falls behind is dropped.
+// hub broadcasts output to the attached clients. One that falls behind is dropped, with a terminal after patience. None
+// delays other containers.
 type hub struct {
 	listener *net.UnixListener
 	input    *input
+	terminal bool
 
 	mu      sync.Mutex
 	clients map[*client]bool
@@ -46,12 +51,12 @@ func listen(bundle, name string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-func openHub(bundle string, in *input) (*hub, error) {
+func openHub(bundle string, in *input, terminal bool) (*hub, error) {
 	l, err := listen(bundle, Socket)
 	if err != nil {
 		return nil, err
 	}
-	return &hub{listener: l, input: in, clients: map[*client]bool{}}, nil
+	return &hub{listener: l, input: in, terminal: terminal, clients: map[*client]bool{}}, nil
 }
 
 // serve accepts clients until the hub is closed.
@@ -105,14 +110,32 @@ func (r *hub) broadcast(stream byte, data []byte) {
 		data = data[len(piece):]
 		message := append([]byte{stream}, piece...)
 		for c := range r.clients {
-			select {
-			case c.queue <- message:
-			default:
+			if !r.pass(c, message) {
 				delete(r.clients, c)
 				_ = c.conn.Close()
 				close(c.queue)
 			}
 		}
+	}
+}
+
+// pass queues a message for a client. It reports false if the client is too far behind.
+func (r *hub) pass(c *client, message []byte) bool {
+	select {
+	case c.queue <- message:
+		return true
+	default:
+	}
+	if !r.terminal {
+		return false
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case c.queue <- message:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
