@@ -24,9 +24,9 @@ type Process struct {
 // stat has the fields in use of /proc/<pid>/stat.
 type stat struct {
 	Process
-	parent, session, threads int
-	state                    byte
-	name                     string
+	parent, group, session, threads int
+	state                           byte
+	name                            string
 }
 
 // exited reports whether all threads have ended. The state alone is that of the main thread, which is a zombie, too,
@@ -55,10 +55,11 @@ func parseStat(pid int, b []byte) (stat, error) {
 	}
 	s := stat{state: f[0][0], name: string(b[open+1 : end])}
 	s.Pid = pid
-	var errs [4]error
+	var errs [5]error
 	s.parent, errs[0] = strconv.Atoi(string(f[1]))
 	s.session, errs[1] = strconv.Atoi(string(f[3]))
 	s.threads, errs[2] = strconv.Atoi(string(f[17]))
+	s.group, errs[4] = strconv.Atoi(string(f[2]))
 	s.Start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
 	return s, errors.Join(errs[:]...)
 }

@@ -22,15 +22,15 @@ func TestParseStat(t *testing.T) {
 	}{
 		"plain": {
 			"42 (sleep)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, session: 3, threads: 1, state: 'S', name: "sleep"}, true,
+			stat{Process: Process{42, 987654}, parent: 1, group: 2, session: 3, threads: 1, state: 'S', name: "sleep"}, true,
 		},
 		"parentheses": {
 			"42 (a) R 9 (b)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, session: 3, threads: 1, state: 'S', name: "a) R 9 (b"}, true,
+			stat{Process: Process{42, 987654}, parent: 1, group: 2, session: 3, threads: 1, state: 'S', name: "a) R 9 (b"}, true,
 		},
 		"newline": {
 			"42 (a\nb)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, session: 3, threads: 1, state: 'S', name: "a\nb"}, true,
+			stat{Process: Process{42, 987654}, parent: 1, group: 2, session: 3, threads: 1, state: 'S', name: "a\nb"}, true,
 		},
 		"empty":       {"", stat{}, false},
 		"no end":      {"42 (sleep S 1", stat{}, false},
@@ -260,6 +260,55 @@ func TestKillTree(t *testing.T) {
 	}
 	if !alive(os.Getpid()) {
 		t.Error("Alive of the test's own process = false, want true")
+	}
+}
+
+// TestHangUp: a terminal's user has left something that ignores SIGHUP, and something in another group. The command
+// itself ends, even if it ignores SIGHUP.
+func TestHangUp(t *testing.T) {
+	for name, trap := range map[string]string{"obedient": "", "stubborn": "trap '' HUP; "} {
+		t.Run(name, func(t *testing.T) {
+			out, in, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			script := "sleep 1000 & echo $!; (trap '' HUP; exec sleep 1001) & echo $!; setsid sleep 1002 & echo $!; " +
+				trap + "while :; do sleep 0.01; done"
+			cmd := exec.Command("/bin/busybox", "sh", "-c", script)
+			cmd.Stdout, cmd.SysProcAttr = in, &syscall.SysProcAttr{Setsid: true}
+			if err := errors.Join(cmd.Start(), in.Close()); err != nil {
+				t.Fatal(err)
+			}
+			p, err := Identify(cmd.Process.Pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			children := [3]int{}
+			if _, err := fmt.Fscan(out, &children[0], &children[1], &children[2]); err != nil {
+				t.Fatal(err)
+			}
+			err = Poll(t.Context(), func() bool { // until they are what they become
+				first, _ := readStat(children[0])
+				second, _ := readStat(children[1])
+				third, _ := readStat(children[2])
+				return first.name == "sleep" && second.name == "sleep" && third.session == children[2]
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.HangUp(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			for i, want := range []bool{false, true, true} {
+				err := Poll(t.Context(), func() bool { return want || !alive(children[i]) })
+				if got := alive(children[i]); got != want {
+					t.Errorf("process %d of 3 is alive: %v, %v, want %v", i+1, got, err, want)
+				}
+				_ = syscall.Kill(children[i], syscall.SIGKILL)
+			}
+		})
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Exec runs a command in a running container, connected to a client, and returns its exit code when it has exited and
 // its output is written. p.Terminal gives it a terminal. When ctx ends first, as it should when the client is gone,
-// the command and all its descendants are killed. Errors are those of ExecSync.
+// the command is ended as by a terminal that hangs up: see hangUp. Errors are those of ExecSync.
 func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error) {
 	if err := r.awaitDump(ctx, id); err != nil {
 		return 0, err
@@ -37,7 +37,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.S
 		return 0, err
 	}
 	e.startCopies(cancel, s)
-	code, err := cmd.waitExit(ctx)
+	code, err := cmd.waitExit(ctx, cmd.hangUp)
 	errOutput := e.drainOutput()
 	switch {
 	case errors.Is(err, errNotStarted) && errOutput == nil:

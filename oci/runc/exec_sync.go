@@ -33,7 +33,7 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 		return oci.ExecResult{}, err
 	}
 	out.collect(limit, req.Grow)
-	code, err := cmd.waitExit(ctx)
+	code, err := cmd.waitExit(ctx, cmd.killAll)
 	result := oci.ExecResult{Code: code}
 	result.Stdout, result.Stderr = out.drainOutput()
 	result.Short = out.stdout.collector.Short() || out.stderr.collector.Short()

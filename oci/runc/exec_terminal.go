@@ -32,25 +32,26 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	}
 	defer os.RemoveAll(dir)
 	size := driver.FirstSize(req.streams.Resize)
-	s, inner, err := r.startTerminal(b, rec, dir, driver.WithSize(req.process, size))
+	s, files, err := r.startTerminal(b, rec, dir, driver.WithSize(req.process, size))
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	cmd := monitoredCommand(ctx, s)
-	cmd.init, cmd.killInSandbox = rec.Init, r.killInSandbox(rec, b, inner)
+	cmd.init, cmd.pidFile = rec.Init, files.pid
+	cmd.signalInSandbox = r.signalInSandbox(rec, b, files.innerPidFile())
 	cmd.launcher, _ = process.Identify(s.Process().Pid()) // our child, not reaped yet
 	relayed := make(chan error, 1)
 	go func() {
 		err := relayTerminal(ctx, s, size, req.streams)
 		if err != nil {
-			cancel(err) // kills the command
+			cancel(err) // ends the command
 		}
 		relayed <- err
 	}()
-	code, err := cmd.waitExit(ctx)
+	code, err := cmd.waitExit(ctx, cmd.hangUp)
 	errRelay := <-relayed // ends with the monitor, or with ctx
 	switch {
-	case errors.Is(err, errNotStarted) && driver.FileExists(inner):
+	case errors.Is(err, errNotStarted) && driver.FileExists(files.innerPidFile()):
 		return 0, errors.New("exec: the command exited before the runtime noticed its start: its exit status is lost")
 	case errors.Is(err, errNotStarted):
 		text, _ := os.ReadFile(runtimeLog(dir))
@@ -63,12 +64,13 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	return code, nil
 }
 
-// startTerminal starts the monitor of a session with all its files in dir. It returns the file of the command's pid in
-// its own kernel, too.
-func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Process) (*conmon.Session, string, error) {
+// startTerminal starts the monitor of a session with all its files in dir.
+func (r *Runtime) startTerminal(
+	b bundle, rec record, dir string, p *specs.Process,
+) (*conmon.Session, execFiles, error) {
 	files, err := writeProcess(dir, p)
 	if err != nil {
-		return nil, "", err
+		return nil, files, err
 	}
 	e := conmon.Exec{Process: files.process, PidFile: files.pid, Terminal: dir}
 	e.Runtime.Args = []string{"--log", runtimeLog(dir)}
@@ -76,7 +78,7 @@ func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Proce
 		e.Opts = []string{"--internal-pid-file=" + files.innerPidFile()}
 	}
 	s, err := r.startExec(b, rec, e)
-	return s, files.innerPidFile(), err
+	return s, files, err
 }
 
 // runtimeLog is the runtime's log: with a terminal, crun's messages do not pass through the monitor.

@@ -8,8 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -31,8 +33,11 @@ type launchedCommand struct {
 	init process.Process
 	// launcher is the ancestor of all the command's processes: runtime or monitor.
 	launcher process.Process
-	// killInSandbox kills the command where the host cannot reach it; nil on the host's kernel.
-	killInSandbox func(context.Context)
+	// signalInSandbox signals the command where the host cannot reach it, by one of the flags --pgid= and --pid=; nil on
+	// the host's kernel.
+	signalInSandbox func(ctx context.Context, flag, signal string)
+	// pidFile has the command's pid on the host.
+	pidFile string
 	// exitStatus waits for the command's exit status, release for the launcher's end.
 	exitStatus func() (int32, error)
 	release    func()
@@ -86,7 +91,7 @@ func (r *Runtime) launchCommand(
 		removeFiles(files.all())
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	cmd.init, cmd.group, cmd.paths = rec.Init, group, files.all()
+	cmd.init, cmd.group, cmd.paths, cmd.pidFile = rec.Init, group, files.all(), files.pid
 	// Our child has not been reaped, so its pid is valid, and this cannot fail.
 	cmd.launcher, _ = process.Identify(child)
 	return cmd, nil
@@ -223,17 +228,17 @@ func (r *Runtime) launchDirect(
 	return &launchedCommand{exitStatus: status, release: func() {}}, child.Pid(), nil
 }
 
-// waitExit returns the command's exit code. When ctx ends first, it kills the command with all its descendants and
-// returns ctx's cause.
-func (c *launchedCommand) waitExit(ctx context.Context) (int32, error) {
-	killed := make(chan struct{})
+// waitExit returns the command's exit code. When ctx ends first, it calls end, which is killAll or hangUp, and returns
+// ctx's cause.
+func (c *launchedCommand) waitExit(ctx context.Context, end func()) (int32, error) {
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		defer close(killed)
-		c.killAll()
+		defer close(ended)
+		end()
 	})
 	code, err := c.exitStatus()
 	if !stop() {
-		<-killed
+		<-ended
 	}
 	c.release()
 	c.group.Remove()
@@ -264,9 +269,51 @@ func (c *launchedCommand) killAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	c.group.Kill(ctx)
-	if c.killInSandbox != nil {
-		c.killInSandbox(ctx)
+	if c.signalInSandbox != nil { // both may fail; children of the command are in its group unless they left it
+		c.signalInSandbox(ctx, "--pgid=", "KILL")
+		c.signalInSandbox(ctx, "--pid=", "KILL")
 	}
 	_ = c.launcher.KillTree(ctx)
 	c.group.Kill(ctx)
+}
+
+// hangUp ends a command whose client is gone, as process.HangUp does: what its user has started with nohup or in
+// another session goes on. One that the runtime has not started yet is killed with the runtime.
+func (c *launchedCommand) hangUp() {
+	if !driver.FileExists(c.pidFile) {
+		c.killAll()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
+	defer cancel()
+	if c.signalInSandbox == nil {
+		c.hangUpProcess(ctx)
+	} else {
+		c.signalInSandbox(ctx, "--pgid=", "HUP")
+		if !c.exitsWithin(ctx, process.HangUpTime) {
+			c.signalInSandbox(ctx, "--pid=", "KILL")
+		}
+	}
+	if !c.exitsWithin(ctx, launcherTime) {
+		_ = c.launcher.Signal(syscall.SIGKILL) // it waits for something that the command has left
+	}
+}
+
+// hangUpProcess hangs up the command, unless it has exited.
+func (c *launchedCommand) hangUpProcess(ctx context.Context) {
+	text, _ := os.ReadFile(c.pidFile)
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	if command, err := process.Identify(pid); err == nil && command.DescendsFrom(c.launcher) {
+		_ = command.HangUp(ctx)
+	}
+}
+
+// launcherTime is how long the launcher may take to exit after its command.
+const launcherTime = time.Second
+
+// exitsWithin reports whether the launcher exits within that time, which it does after the command.
+func (c *launchedCommand) exitsWithin(ctx context.Context, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return c.launcher.Wait(ctx) == nil
 }

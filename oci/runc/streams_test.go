@@ -15,6 +15,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc"
 )
 
@@ -138,8 +139,9 @@ func TestExecClientVanishes(t *testing.T) {
 			if !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("exec with a broken connection = %v, want %v", err, io.ErrClosedPipe)
 			}
-			if left := members(t, s); len(left) != 1 {
-				t.Errorf("processes = %v, want only the container's first", left)
+			// The command's children have got SIGHUP and exit.
+			if process.Poll(limit(t), func() bool { return len(members(t, s)) == 1 }) != nil {
+				t.Errorf("processes = %v, want only the container's first", members(t, s))
 			}
 		}
 	})

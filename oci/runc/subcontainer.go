@@ -194,24 +194,21 @@ func (r *Runtime) launchInSandbox(
 	if err != nil {
 		return nil, 0, err
 	}
-	cmd.killInSandbox = r.killInSandbox(record{Sandbox: b.ID()}, b, f.innerPidFile())
+	cmd.signalInSandbox = r.signalInSandbox(record{Sandbox: b.ID()}, b, f.innerPidFile())
 	return cmd, child, nil
 }
 
-// killInSandbox returns the function that kills the command with the pid in the file, nil on the host's kernel.
-func (r *Runtime) killInSandbox(rec record, b bundle, file string) func(context.Context) {
+// signalInSandbox returns the function that signals the command with the pid in the file, nil on the host's kernel.
+func (r *Runtime) signalInSandbox(rec record, b bundle, file string) func(ctx context.Context, flag, signal string) {
 	if rec.Sandbox == "" {
 		return nil
 	}
-	return func(ctx context.Context) {
+	return func(ctx context.Context, flag, signal string) {
 		pid, err := os.ReadFile(file)
 		if err != nil {
 			return // not started
 		}
-		// Both may fail. Children of the command are in its process group unless they left it.
-		for _, flag := range []string{"--pgid=", "--pid="} {
-			_, _ = r.runRuntime(ctx, nil, "kill", flag+strings.TrimSpace(string(pid)), b.ID(), "KILL")
-		}
+		_, _ = r.runRuntime(ctx, nil, "kill", flag+strings.TrimSpace(string(pid)), b.ID(), signal)
 	}
 }
 

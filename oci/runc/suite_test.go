@@ -37,3 +37,10 @@ func TestSlowTerminal(t *testing.T) {
 	}
 	t.Run("runsc", func(t *testing.T) { ocitest.SlowTerminal(t, sandboxed) })
 }
+
+func TestHangUp(t *testing.T) {
+	for _, name := range []string{"runc", "crun"} {
+		t.Run(name, func(t *testing.T) { ocitest.HangUp(t, harness(name), "", ocitest.Stubborn) })
+	}
+	t.Run("runsc", func(t *testing.T) { ocitest.HangUp(t, sandboxed, "", ocitest.Stubborn) })
+}

@@ -12,7 +12,7 @@ import (
 
 // Exec runs a command in a running container, connected to a client, and returns its exit code when it has exited and
 // its output is written. p.Terminal gives it a terminal. When ctx ends first, as it should when the client is gone,
-// the command is killed, as by ExecSync. Errors are those of ExecSync.
+// the command is ended as by a terminal that hangs up: see hangUp. Errors are those of ExecSync.
 func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams oci.Streams) (int32, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -39,7 +39,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 			}
 		}()
 	}
-	code, err := s.waitExit(ctx)
+	code, err := s.waitExit(ctx, s.hangUp)
 	s.limitOutput()
 	if errOutput := copied.Wait(); err == nil {
 		err = errOutput

@@ -29,7 +29,7 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	}
 	var result oci.ExecResult
 	if err = s.startCommand(ctx, req.Process, rec.Shim); err == nil {
-		result.Code, err = s.waitExit(ctx)
+		result.Code, err = s.waitExit(ctx, s.killCommand)
 	}
 	s.limitOutput()
 	result.Stdout, result.Short = stdout.Bytes(), stdout.Short()

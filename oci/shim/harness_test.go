@@ -81,6 +81,17 @@ func TestSlowTerminal(t *testing.T) {
 	}
 }
 
+// TestHangUp: the agent of a machine kills a command that SIGHUP does not end with all that it has started.
+func TestHangUp(t *testing.T) {
+	for name, newHarness := range harnesses() {
+		scripts := []string{"", ocitest.Stubborn}
+		if name == "vm" {
+			scripts = scripts[:1]
+		}
+		t.Run(name, func(t *testing.T) { ocitest.HangUp(t, newHarness, scripts...) })
+	}
+}
+
 // gvisorMachine is a handler with gVisor's shim. All containers of a test share a root filesystem, which runsc allows
 // if it writes to it as other runtimes do.
 func gvisorMachine(t testing.TB) *machine {

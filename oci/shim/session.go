@@ -180,11 +180,12 @@ func (s *session) callStart(ctx context.Context, response *task.StartResponse) e
 	return err
 }
 
-// waitExit returns the command's exit code. When ctx ends first, it kills the command and returns ctx's cause.
-func (s *session) waitExit(ctx context.Context) (int32, error) {
+// waitExit returns the command's exit code. When ctx ends first, it calls end, which is killCommand or hangUp, and
+// returns ctx's cause.
+func (s *session) waitExit(ctx context.Context, end func()) (int32, error) {
 	response, err := s.conn.waitExit(ctx, s.id, s.execID)
 	if ctx.Err() != nil {
-		s.killCommand()
+		end()
 		s.deleteCommand()
 		return 0, context.Cause(ctx)
 	}
@@ -203,14 +204,38 @@ func (s *session) waitExit(ctx context.Context) (int32, error) {
 func (s *session) killCommand() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
-	request := &task.KillRequest{ID: s.id, ExecID: s.execID, Signal: uint32(syscall.SIGKILL)}
 	if s.process != (process.Process{}) {
 		_ = s.process.KillTree(ctx)
 	}
-	_ = s.conn.call(ctx, "Kill", request, empty())
-	// A shim deletes only exited processes. While it starts a command, it reports a kill that had no effect.
+	s.killByShim(ctx)
+}
+
+// hangUp ends a command whose client is gone, as process.HangUp does: what its user has started with nohup or in
+// another session goes on.
+func (s *session) hangUp() {
+	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
+	defer cancel()
+	if s.process != (process.Process{}) {
+		_ = s.process.HangUp(ctx)
+	} else {
+		s.signal(ctx, syscall.SIGHUP)
+		if s.exitsWithin(ctx, process.HangUpTime) {
+			return
+		}
+	}
+	s.killByShim(ctx)
+}
+
+func (s *session) signal(ctx context.Context, sig syscall.Signal) {
+	_ = s.conn.call(ctx, "Kill", &task.KillRequest{ID: s.id, ExecID: s.execID, Signal: uint32(sig)}, empty())
+}
+
+// killByShim has the shim kill the command until it has exited: a shim deletes only exited processes, and while it
+// starts a command, it reports a kill that had no effect.
+func (s *session) killByShim(ctx context.Context) {
+	s.signal(ctx, syscall.SIGKILL)
 	for pause := firstKillPause; !s.exitsWithin(ctx, pause) && ctx.Err() == nil; pause *= 2 {
-		_ = s.conn.call(ctx, "Kill", request, empty())
+		s.signal(ctx, syscall.SIGKILL)
 	}
 }
 
