@@ -140,8 +140,11 @@ type Exit struct {
 	Code int32
 	// At is the time of the exit, or the best estimate.
 	At time.Time
-	// OOM is true if the kernel killed a process of the container for lack of memory.
+	// OOM is true if the kernel killed a process of the container for lack of memory, which may have ended it: since the
+	// first signal to the container, if there was one, and not a command that was run in it.
 	OOM bool
+	// OOMKills is the number of all such kills.
+	OOMKills uint64
 	// Known is false if no exit status was recorded.
 	Known bool
 }

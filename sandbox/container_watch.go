@@ -115,7 +115,7 @@ func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt) {
 		s.ExitCode, s.Reason, s.Message = startErrorCode, reasonStartError, start.err.Error()
 	case s.Reason == reasonStartError: // see startFails
 		s.ExitCode = startErrorCode
-	case x.OOM:
+	case x.OOM && x.Code != 0:
 		s.Reason = reasonOOMKilled
 	case !x.Known:
 		s.Reason, s.Message = reasonUnknown, "neither the monitor nor the kernel left an exit status"
@@ -123,5 +123,8 @@ func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt) {
 		s.Reason = reasonCompleted
 	default:
 		s.Reason = reasonError
+	}
+	if s.Message == "" && s.Reason != reasonOOMKilled && x.OOMKills > 0 {
+		s.Message = fmt.Sprintf("the kernel had killed %d of its processes for lack of memory before", x.OOMKills)
 	}
 }

@@ -8,6 +8,27 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
+// TestOOMKilledIsOfTheEnd: out-of-memory kills that did not end the container are told in the message.
+func TestOOMKilledIsOfTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		exit   oci.Exit
+		reason string
+		told   bool
+	}{
+		{oci.Exit{Known: true, Code: 137, OOM: true, OOMKills: 1}, reasonOOMKilled, false},
+		{oci.Exit{Known: true, Code: 1, OOM: true, OOMKills: 1}, reasonOOMKilled, false},
+		{oci.Exit{Known: true, OOM: true, OOMKills: 1}, reasonCompleted, true},
+		{oci.Exit{Known: true, Code: 143, OOMKills: 2}, reasonError, true},
+		{oci.Exit{Known: true, Code: 137}, reasonError, false},
+	} {
+		var s record.ContainerStatus
+		describeExit(&s, c.exit, startAttempt{})
+		if s.Reason != c.reason || c.told != (s.Message != "") {
+			t.Errorf("%+v: reason %s, message %q, want %s, a message: %v", c.exit, s.Reason, s.Message, c.reason, c.told)
+		}
+	}
+}
+
 // TestExitIsNotBeforeStart: the time of an exit may be that of a guest.
 func TestExitIsNotBeforeStart(t *testing.T) {
 	start := time.Now()

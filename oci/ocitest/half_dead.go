@@ -59,6 +59,13 @@ func halfDead(t *testing.T, s *specs.Spec) (found oci.Process) {
 	return found
 }
 
+// waitFile waits for the file in /tmp of the containers.
+func waitFile(t *testing.T, h *Harness, name string) {
+	t.Helper()
+	file := filepath.Join(h.Spec().Root.Path, "tmp", name)
+	must(t, "wait for "+file, osprocess.Poll(limit(t), func() bool { _, err := os.Stat(file); return err == nil }))
+}
+
 // members lists the processes in the container's cgroup.
 func members(s *specs.Spec) []string {
 	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {

@@ -57,7 +57,8 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 		// The runtime of an interrupted creation creates its cgroups one by one, until it is killed.
 		rec.Cgroups = r.rebuildRecord(b).Cgroups
 	}
-	oom := oomKilled(b, rec) // before its cgroup is gone
+	exit := readExitFile(b)
+	r.describeOOMs(b, rec, &exit) // before its cgroup is gone
 	if err := rec.Cgroups.Kill(ctx); err != nil {
 		return err
 	}
@@ -76,9 +77,9 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 		return errRuntime
 	}
 	// Every process is gone. A runtime that still fails has damaged state, which is removed here.
-	exit := readExitFile(b)
-	exit.OOM = oom
-	r.waiters.Deliver(b.ID(), exit)
+	status := readExitFile(b) // the monitor has exited since
+	status.OOM, status.OOMKills = exit.OOM, exit.OOMKills
+	r.waiters.Deliver(b.ID(), status)
 	if err := r.removeState(b.ID()); err != nil {
 		return err
 	}

@@ -31,13 +31,13 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	size := driver.FirstSize(req.streams.Resize)
+	excuse, size := b.watchOOMs(rec), driver.FirstSize(req.streams.Resize)
 	s, files, err := r.startTerminal(b, rec, dir, driver.WithSize(req.process, size))
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	cmd := monitoredCommand(ctx, s)
-	cmd.init, cmd.pidFile = rec.Init, files.pid
+	cmd.init, cmd.pidFile, cmd.excuseOOMs = rec.Init, files.pid, excuse
 	cmd.signalInSandbox = r.signalInSandbox(rec, b, files.innerPidFile())
 	cmd.launcher, _ = process.Identify(s.Process().Pid()) // our child, not reaped yet
 	relayed := make(chan error, 1)

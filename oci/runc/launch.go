@@ -41,6 +41,8 @@ type launchedCommand struct {
 	// exitStatus waits for the command's exit status, release for the launcher's end.
 	exitStatus func() (int32, error)
 	release    func()
+	// excuseOOMs notes out-of-memory kills during the command: they did not end the container.
+	excuseOOMs func()
 	// group holds the command, if it has a separate cgroup. paths are removed afterwards.
 	group *cgroups.ExecGroup
 	paths []string
@@ -85,12 +87,14 @@ func (r *Runtime) launchCommand(
 	case r.capabilities().directExec:
 		how = r.launchDirect
 	}
+	excuse := b.watchOOMs(rec)
 	cmd, child, err := how(ctx, b, files, stdio)
 	if err != nil {
 		group.Remove()
 		removeFiles(files.all())
 		return nil, fmt.Errorf("exec: %w", err)
 	}
+	cmd.excuseOOMs = excuse
 	cmd.init, cmd.group, cmd.paths, cmd.pidFile = rec.Init, group, files.all(), files.pid
 	// Our child has not been reaped, so its pid is valid, and this cannot fail.
 	cmd.launcher, _ = process.Identify(child)
@@ -239,6 +243,9 @@ func (c *launchedCommand) waitExit(ctx context.Context, end func()) (int32, erro
 	code, err := c.exitStatus()
 	if !stop() {
 		<-ended
+	}
+	if code != 0 || err != nil {
+		c.excuseOOMs()
 	}
 	c.release()
 	c.group.Remove()

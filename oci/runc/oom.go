@@ -1,16 +1,58 @@
 package runc
 
 import (
+	"context"
+	"time"
+
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// oomKilled reports whether the kernel killed a process of the container for memory: by the counter of its cgroup; if
-// that is gone, by the monitor's mark, or by the counter of the pod's if the container died of SIGKILL. The mark is
-// set whenever the limit was hit, on cgroup v1 also when another container of the pod hit it.
-func oomKilled(b bundle, rec record) bool {
-	if kills, ok := rec.Cgroups.OOMKills(); ok {
-		return kills > 0
+// describeOOMs fills in how many processes of the container the kernel has killed for memory, and whether that may have
+// ended it: by the counter of its cgroup; if that is gone, by the monitor's mark, or by the counter of the pod's if the
+// container died of SIGKILL. The mark is set whenever the limit was hit, on cgroup v1 also when another container of
+// the pod hit it.
+func describeOOMs(b bundle, rec record, e *oci.Exit) {
+	kills, ok := rec.Cgroups.OOMKills()
+	if !ok && (conmon.OOM(b.Dir()) || rec.PodOOMs.Increased() && e.Code == driver.KilledCode) {
+		kills = 1
 	}
-	return conmon.OOM(b.Dir()) || rec.PodOOMs.Increased() && readExitFile(b).Code == driver.KilledCode
+	e.OOMKills, e.OOM = kills, kills > b.ExcusedOOMs()
+}
+
+// sandboxTime is how long the process of a sandbox may be seen after its containers have ended.
+const sandboxTime = time.Second
+
+// describeOOMs is describeOOMs for containers in a sandbox, too: the kernel kills the sandbox as a whole.
+func (r *Runtime) describeOOMs(b bundle, rec record, e *oci.Exit) {
+	if !rec.isSubcontainer(b.ID()) {
+		describeOOMs(b, rec, e)
+		return
+	}
+	host, err := r.bundle(rec.Sandbox)
+	if err != nil || e.Code != driver.KilledCode {
+		return
+	}
+	infra, err := host.load()
+	if err != nil {
+		return
+	}
+	sandbox := oci.Exit{Code: e.Code}
+	describeOOMs(host, infra, &sandbox)
+	ctx, cancel := context.WithTimeout(context.Background(), sandboxTime)
+	defer cancel()
+	if sandbox.OOM && infra.Init.Wait(ctx) == nil {
+		e.OOM, e.OOMKills = true, sandbox.OOMKills
+	}
+}
+
+// watchOOMs returns a function that excuses the kills since now, if the container still runs: those of a command in it.
+func (b bundle) watchOOMs(rec record) (excuse func()) {
+	before, _ := rec.Cgroups.OOMKills()
+	return func() {
+		if now, _ := rec.Cgroups.OOMKills(); now > before && rec.Init.Alive() {
+			b.ExcuseOOMs(now - before)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/driver"
 )
@@ -36,8 +37,9 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 			check := func(when string, code int32, want bool) {
 				t.Helper()
 				write(t, bundleDir.File("exit"), strconv.Itoa(int(code)))
-				if got := oomKilled(bundleDir, rec); got != want {
-					t.Errorf("%s: oomKilled with exit code %d = %v, want %v", when, code, got, want)
+				exit := oci.Exit{Code: code}
+				if describeOOMs(bundleDir, rec, &exit); exit.OOM != want {
+					t.Errorf("%s: OOM with exit code %d = %v, want %v", when, code, exit.OOM, want)
 				}
 			}
 			count("", "6")

@@ -29,6 +29,9 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 	if rec.isSubcontainer(id) {
 		send = func() error { return r.signalSubcontainer(ctx, b, rec, sig) }
 	}
+	if kills, _ := rec.Cgroups.OOMKills(); sig != 0 && rec.Init.Alive() {
+		b.NoteSignal(kills)
+	}
 	if err := send(); err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
 	}

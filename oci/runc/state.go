@@ -95,9 +95,9 @@ func (r *Runtime) queryState(ctx context.Context, id string) (oci.State, error) 
 }
 
 // readExit returns the exit status of a container whose monitor and first process are gone.
-func readExit(b bundle, rec record) oci.Exit {
+func (r *Runtime) readExit(b bundle, rec record) oci.Exit {
 	e := readExitFile(b)
-	e.OOM = oomKilled(b, rec)
+	r.describeOOMs(b, rec, &e)
 	return e
 }
 

@@ -44,3 +44,9 @@ func TestHangUp(t *testing.T) {
 	}
 	t.Run("runsc", func(t *testing.T) { ocitest.HangUp(t, sandboxed, "", ocitest.Stubborn) })
 }
+
+func TestReasonOOM(t *testing.T) {
+	for _, name := range []string{"runc", "crun"} {
+		t.Run(name, func(t *testing.T) { ocitest.OOM(t, harness(name)) })
+	}
+}

@@ -31,7 +31,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if err := r.waitProcesses(ctx, id, rec); err != nil {
 		return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
 	}
-	exit := readExit(b, rec)
+	exit := r.readExit(b, rec)
 	if delivered, ok := w.Exit(); ok && !exit.Known {
 		exit = delivered
 	}

@@ -93,10 +93,12 @@ func (b bundle) created() (record, error) {
 
 // exitRecord is podd-exit.json: how the container ended, for the time after the shim has exited.
 type exitRecord struct {
-	Code  int32     `json:"code"`
-	At    time.Time `json:"at"`
-	OOM   bool      `json:"oom,omitempty"`
-	Known bool      `json:"known"`
+	Code int32     `json:"code"`
+	At   time.Time `json:"at"`
+	OOM  bool      `json:"oom,omitempty"`
+	// OOMKills is a number of processes.
+	OOMKills uint64 `json:"oomKills,omitempty"`
+	Known    bool   `json:"known"`
 }
 
 func (b bundle) saveExit(e oci.Exit) error { return driver.WriteRecord(b.exit(), exitRecord(e)) }

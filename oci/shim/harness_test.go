@@ -175,3 +175,5 @@ func networkNamespace(t testing.TB) string {
 func TestVMShim(t *testing.T) {
 	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &vmMachine(t).inPod(t).Harness })
 }
+
+func TestReasonOOM(t *testing.T) { ocitest.OOM(t, harnesses()["runc"]) }

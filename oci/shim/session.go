@@ -31,6 +31,8 @@ type session struct {
 	// There is no stderr with a terminal, and no stdin if the command has none.
 	stdout, stderr *fifo.Reader
 	stdin          *os.File
+	// excuseOOMs notes out-of-memory kills during the command: they did not end the container.
+	excuseOOMs func()
 	// process is the command's, if the host shows it.
 	process process.Process
 	// first are the first processes of the container and of its pod, which the session never kills.
@@ -64,6 +66,12 @@ func (r *Runtime) newSession(
 	s = &session{
 		conn: conn, id: id, execID: filepath.Base(dir), dir: dir, ownKernel: !r.cfg.HostKernel,
 		first: r.firstProcesses(rec), background: r.runBackground, removeDir: func() { r.closeSession(dir) },
+	}
+	before := r.oomKills(b, rec)
+	s.excuseOOMs = func() {
+		if now := r.oomKills(b, rec); now > before && rec.Init.Alive() {
+			b.ExcuseOOMs(now - before)
+		}
 	}
 	defer func() {
 		if err != nil {
@@ -186,6 +194,7 @@ func (s *session) waitExit(ctx context.Context, end func()) (int32, error) {
 	response, err := s.conn.waitExit(ctx, s.id, s.execID)
 	if ctx.Err() != nil {
 		end()
+		s.excuseOOMs()
 		s.deleteCommand()
 		return 0, context.Cause(ctx)
 	}
@@ -194,6 +203,9 @@ func (s *session) waitExit(ctx context.Context, end func()) (int32, error) {
 		return 0, err
 	}
 	exit := parseExit(response.GetExitStatus(), response.GetExitedAt())
+	if exit.Code != 0 {
+		s.excuseOOMs()
+	}
 	if !exit.Known {
 		return 0, fmt.Errorf("the shim reports exit status %d: %w", response.GetExitStatus(), errdefs.ErrUnknown)
 	}

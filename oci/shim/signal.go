@@ -27,6 +27,11 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 		return nil
 	case err == nil && sig == 0:
 		return nil
+	}
+	if b, errBundle := r.bundle(id); err == nil && errBundle == nil && rec.Init.Alive() {
+		b.NoteSignal(r.oomKills(b, rec))
+	}
+	switch {
 	case err == nil && sig == syscall.SIGKILL && !r.cfg.HostKernel:
 		err = r.killInSandbox(ctx, conn, rec, id)
 	case err == nil:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
@@ -50,7 +49,9 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if delivered, ok := w.Exit(); ok {
 		exit = delivered
 	}
-	exit.OOM = exit.OOM || oomKilled(b, rec)
+	if !exit.OOM {
+		r.describeOOMs(b, rec, &exit)
+	}
 	_ = b.saveExit(exit) // the bundle may be on its way out; the caller keeps it, too
 	return exit, nil
 }
@@ -153,12 +154,24 @@ func killContainer(ctx context.Context, rec record) error {
 	return errors.Join(errs...)
 }
 
-// oomKilled reports whether the kernel killed a process of the container for lack of memory: by the shim's event, or
-// by the counter of the cgroup, if it has one.
-func oomKilled(b bundle, rec record) bool {
-	if _, err := os.Lstat(b.oom()); err == nil {
-		return true
+// oomKills returns how many processes of the container the kernel has killed for lack of memory: by the counter of the
+// cgroup, or by the shim's event, which is told once.
+func (r *Runtime) oomKills(b bundle, rec record) uint64 {
+	kills, ok := cgroups.DirsAt(rec.Cgroup).OOMKills()
+	if !(ok && r.cfg.HostKernel) && driver.FileExists(b.oom()) {
+		return max(kills, 1)
 	}
-	kills, _ := cgroups.DirsAt(rec.Cgroup).OOMKills()
-	return kills > 0
+	return kills
+}
+
+// killedBySandbox is the code that gVisor's shim reports for a container whose sandbox was killed.
+const killedBySandbox = 128
+
+// describeOOMs fills in the out-of-memory kills of the container, and the code of SIGKILL if it died with its sandbox.
+func (r *Runtime) describeOOMs(b bundle, rec record, e *oci.Exit) {
+	e.OOMKills = r.oomKills(b, rec)
+	e.OOM = e.OOMKills > b.ExcusedOOMs()
+	if !r.cfg.HostKernel && e.Code == killedBySandbox && (e.OOM || !rec.Init.Alive()) {
+		e.Code = driver.KilledCode
+	}
 }
