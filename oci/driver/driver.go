@@ -26,6 +26,9 @@ const (
 	ReapTimeout = 10 * time.Second
 	// UndoTimeout bounds the killing of processes that a failed call started.
 	UndoTimeout = 10 * time.Second
+	// LastNamedSignal is the last one that every runtime knows. gVisor's knows no real-time signals: a container that is
+	// stopped by one gets SIGTERM.
+	LastNamedSignal = syscall.SIGSYS
 	// DrainTime is how long output is read after the command has exited: its own output is in the pipe already, but a
 	// child that it left behind may hold the pipe open forever.
 	DrainTime = time.Second

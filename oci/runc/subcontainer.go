@@ -132,6 +132,8 @@ func (r *Runtime) signalSubcontainer(ctx context.Context, b bundle, rec record, 
 		return nil
 	case !rec.Init.Alive():
 		return nil
+	case sig > driver.LastNamedSignal:
+		return r.signalSubcontainer(ctx, b, rec, syscall.SIGTERM)
 	}
 	return fmt.Errorf("signal %d: %w", int(sig), err)
 }

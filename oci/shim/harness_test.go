@@ -177,3 +177,5 @@ func TestVMShim(t *testing.T) {
 }
 
 func TestReasonOOM(t *testing.T) { ocitest.OOM(t, harnesses()["runc"]) }
+
+func TestRealTimeSignal(t *testing.T) { ocitest.RealTimeSignal(t, harnesses()["gvisor"]) }

@@ -687,8 +687,8 @@ func TestGVisorSandboxKilled(t *testing.T) {
 	sandbox := m.processes(t, "pod")
 	must(t, "kill the sandbox", sandbox.Init.Kill(ctx))
 	for range 2 {
-		if exit := <-exits; exit.Code == 0 {
-			t.Errorf("exit = %+v, want a code other than 0", exit)
+		if exit := <-exits; exit.Code != 137 {
+			t.Errorf("exit = %+v, want code 137", exit)
 		}
 	}
 	must(t, "delete app", r.Delete(ctx, "app"))

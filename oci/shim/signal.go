@@ -36,6 +36,9 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 		err = r.killInSandbox(ctx, conn, rec, id)
 	case err == nil:
 		err = conn.call(ctx, "Kill", killRequest(id, sig), empty())
+		if err != nil && sig > driver.LastNamedSignal && !isProcessGone(err) && ctx.Err() == nil {
+			err = conn.call(ctx, "Kill", killRequest(id, syscall.SIGTERM), empty())
+		}
 		if own := rec.ownInit(); err != nil && isProcessGone(err) && own.Alive() {
 			err = own.Signal(sig) // runc takes one whose main thread has ended for a zombie
 		}
