@@ -1,6 +1,7 @@
 package cgroups
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,4 +26,21 @@ func (d Dirs) DropQuota() {
 	for _, file := range files {
 		_ = os.WriteFile(file, []byte("-1"), 0)
 	}
+}
+
+// LiftLimits removes the limits of memory and CPU time; those of the cgroups above hold.
+func (d Dirs) LiftLimits() error {
+	var errs []error
+	for _, f := range []struct{ controller, file, value string }{
+		{"memory", "memory.limit_in_bytes", "-1"}, {"cpu", quotaV1, "-1"},
+		{unified, "memory.max", "max"}, {unified, "cpu.max", "max"},
+	} {
+		if dir, ok := d[f.controller]; ok {
+			err := os.WriteFile(filepath.Join(dir, f.file), []byte(f.value), 0)
+			if !errors.Is(err, fs.ErrNotExist) { // a hierarchy of cgroup v2 next to v1 has no controllers
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -14,7 +14,14 @@ import (
 // one infra container, as the engine has it. It returns the infra container's id too.
 func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 	t.Helper()
+	return SandboxedIn(t, name, func(string) {})
+}
+
+// SandboxedIn is Sandboxed, in a cgroup of the pod that prepare has made.
+func SandboxedIn(t testing.TB, name string, prepare func(cgroup string)) (m *Machine, podID string) {
+	t.Helper()
 	m = Real(t, name)
+	prepare(m.Cgroup)
 	path, err := initproxy.Install(filepath.Dir(m.Rootfs))
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	if err != nil {
 		return process.Process{}, err
 	}
-	if err := b.Create(r.configureCRIU(b, r.fixCrunSwapIn(req.Spec))); err != nil {
+	if err := b.Create(r.configureCRIU(b, r.fixCrunSwapIn(r.sizeSandbox(req)))); err != nil {
 		return process.Process{}, err
 	}
 	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log, Image: req.Image}
@@ -109,6 +109,9 @@ func (r *Runtime) createContainer(
 	}
 	if err := b.save(rec); err != nil {
 		return process.Process{}, err
+	}
+	if rec.Sandbox == b.ID() { // see sizeSandbox
+		return rec.Init, rec.Cgroups.LiftLimits()
 	}
 	return rec.Init, nil
 }

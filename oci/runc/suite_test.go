@@ -1,12 +1,15 @@
 package runc_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/ocitest"
 )
 
@@ -68,12 +71,49 @@ func TestSandboxOOM(t *testing.T) {
 	}
 }
 
-// limitMemory sets the limit of a cgroup.
-func limitMemory(t *testing.T, cgroup string, bytes int) {
+// limitMemory sets the limit of a cgroup, which it makes if necessary, and one CPU.
+func limitMemory(t *testing.T, cgroup string, bytes int64) {
 	t.Helper()
-	files, _ := filepath.Glob("/sys/fs/cgroup/memory" + cgroup + "/memory.limit_in_bytes")
-	v2, _ := filepath.Glob("/sys/fs/cgroup" + cgroup + "/memory.max")
-	for _, file := range append(files, v2...) {
-		must(t, "limit", os.WriteFile(file, fmt.Append(nil, bytes), 0))
+	for _, controller := range []string{"memory", "cpu"} {
+		if _, err := os.Stat("/sys/fs/cgroup/" + controller); err != nil {
+			controller = "" // cgroup v2
+		}
+		must(t, "make cgroup", os.MkdirAll(filepath.Join("/sys/fs/cgroup", controller, cgroup), 0o755))
+	}
+	tree, err := cgroups.Find()
+	must(t, "cgroups", err)
+	group, err := tree.At(cgroup)
+	must(t, "cgroup", err)
+	defer group.Close()
+	must(t, "limit", group.Update(&specs.LinuxResources{
+		Memory: &specs.LinuxMemory{Limit: &bytes},
+		CPU:    &specs.LinuxCPU{Quota: new(int64(100000)), Period: new(uint64(100000))},
+	}))
+}
+
+// TestSandboxSize: containers see the limits of their pod, whose cgroup enforces them alone.
+func TestSandboxSize(t *testing.T) {
+	m, pod := ocitest.SandboxedIn(t, "runsc", func(cgroup string) { limitMemory(t, cgroup, 512<<20) })
+	r := m.New()
+	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+	p := m.Spec("grep", "MemTotal", "/proc/meminfo").Process
+	got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: p})
+	must(t, "exec", err)
+	if f := strings.Fields(string(got.Stdout)); len(f) != 3 || f[1] != "524288" {
+		t.Errorf("memory = %q, want 524288 kB", got.Stdout)
+	}
+	config, err := os.ReadFile(filepath.Join(m.Config.RunDir, pod, "config.json")) // runsc rounds up to two processors
+	if err != nil || !strings.Contains(string(config), `"quota":100000,"period":100000`) {
+		t.Errorf("config.json of the infra container = %s, %v, want the quota of the pod", config, err)
+	}
+	state, err := r.State(limit(t), pod)
+	must(t, "state", err)
+	tree, err := cgroups.Find()
+	must(t, "cgroups", err)
+	group, err := tree.Of(state.Process.Pid, filepath.Base(cgroups.DirsOf(state.Process.Pid)["memory"]))
+	must(t, "cgroup of the sandbox", err)
+	defer group.Close()
+	if l, err := group.Limits(); err != nil || l.Memory != cgroups.Unlimited || l.CPUQuota != -1 {
+		t.Errorf("limits of the infra container = %+v, %v, want none: those of the pod hold", l, err)
 	}
 }
