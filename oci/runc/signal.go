@@ -35,6 +35,9 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 	if err := send(); err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
+	if sig == syscall.SIGKILL { // cgroup v1 lets no frozen process die
+		rec.Cgroups.Thaw()
+	}
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/driver"
 )
 
@@ -44,6 +45,9 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 		}
 	case errdefs.IsInvalidArgument(err):
 		return err
+	}
+	if sig == syscall.SIGKILL && r.cfg.HostKernel { // cgroup v1 lets no frozen process die
+		cgroups.DirsAt(rec.Cgroup).Thaw()
 	}
 	if err == nil || isProcessGone(err) || !rec.Shim.Alive() {
 		return nil
