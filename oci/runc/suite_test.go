@@ -117,3 +117,17 @@ func TestSandboxSize(t *testing.T) {
 		t.Errorf("limits of the infra container = %+v, %v, want none: those of the pod hold", l, err)
 	}
 }
+
+func TestTerminalInput(t *testing.T) {
+	for name, newHarness := range map[string]ocitest.NewHarness{
+		"runc": harness("runc"), "crun": harness("crun"), "runsc": sandboxed,
+	} {
+		t.Run(name, func(t *testing.T) { ocitest.TerminalInput(t, newHarness) })
+	}
+}
+
+func TestKillFrozen(t *testing.T) {
+	for _, name := range []string{"runc", "crun"} {
+		t.Run(name, func(t *testing.T) { ocitest.KillFrozen(t, harness(name)) })
+	}
+}

@@ -39,7 +39,7 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 		_ = conn.call(ctx, "ResizePty", request, empty())
 	}
 	ended := func() {
-		if cfg.Stdin && cfg.StdinOnce {
+		if cfg.Stdin && cfg.StdinOnce && !cfg.Terminal { // the shim would hang up the terminal
 			// The stdio process closes its end of the pipe, the shim its own.
 			_ = conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: id, Stdin: true}, empty())
 		}

@@ -34,7 +34,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 	}
 	if s.stdin != nil {
 		go func() {
-			if driver.CopyInput(s.stdin, streams.Stdin) {
+			if driver.CopyInput(s.stdin, streams.Stdin) && !p.Terminal { // a terminal's user types ^D
 				s.closeInput(ctx)
 			}
 		}()

@@ -179,3 +179,11 @@ func TestVMShim(t *testing.T) {
 func TestReasonOOM(t *testing.T) { ocitest.OOM(t, harnesses()["runc"]) }
 
 func TestRealTimeSignal(t *testing.T) { ocitest.RealTimeSignal(t, harnesses()["gvisor"]) }
+
+func TestTerminalInput(t *testing.T) {
+	for name, newHarness := range harnesses() {
+		t.Run(name, func(t *testing.T) { ocitest.TerminalInput(t, newHarness) })
+	}
+}
+
+func TestKillFrozen(t *testing.T) { ocitest.KillFrozen(t, harnesses()["runc"]) }
