@@ -110,9 +110,8 @@ func (c check) environment(field string, envs []*cri.KeyValue) (size int) {
 	return size
 }
 
-// words checks arguments and returns their size for execve(2).
+// words checks arguments and returns their size for execve(2), which bounds their number.
 func (c check) words(field string, list []string) (size int) {
-	c.count(field, len(list))
 	for i, s := range list {
 		c.item(field, i).text("", s, maxArgument-len("\x00"))
 		size += argumentSize(s)
