@@ -113,8 +113,8 @@ func (s *Server) log(c *call, code codes.Code, took time.Duration, resp any, err
 		return
 	}
 	level := failureLevel(c.method, code)
-	if c.method == "ExecSync" && level <= logrus.WarnLevel { // by a probe, which fails once a second
-		held, now := s.failing.next(fmt.Sprint(c.fields["container"], code), c.start)
+	if repeatsCalls(c.method) && level <= logrus.WarnLevel {
+		held, now := s.failing.next(fmt.Sprint(c.method, c.fields["pod"], c.fields["container"], code), c.start)
 		if held > 0 {
 			log = log.WithField("repeated", held)
 		}
@@ -124,6 +124,15 @@ func (s *Server) log(c *call, code codes.Code, took time.Duration, resp any, err
 	}
 	log.WithFields(logrus.Fields{"code": code.String(), logrus.ErrorKey: status.Convert(err).Message()}).
 		Log(level, "RPC failed")
+}
+
+// repeatsCalls reports whether a kubelet makes the call again each second if it fails: probes and resizes.
+func repeatsCalls(method string) bool {
+	switch method {
+	case "ExecSync", "UpdatePodSandboxResources", "UpdateContainerResources":
+		return true
+	}
+	return false
 }
 
 func successLevel(method string) logrus.Level {

@@ -42,15 +42,38 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFailingProbeIsLoggedOnce: 50 timeouts of a probe are one warning.
-func TestFailingProbeIsLoggedOnce(t *testing.T) {
+// TestRepeatedFailureIsLoggedOnce: 50 timeouts of a probe, or refused resizes, are one warning.
+func TestRepeatedFailureIsLoggedOnce(t *testing.T) {
 	h := newHarness(t)
-	h.engine.fail["ExecSync"] = fmt.Errorf("%w: no answer", errdefs.ErrFailedPrecondition)
-	for range 50 {
-		_, _ = h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"true"}})
-	}
-	text := h.log.String()
-	if n, all := strings.Count(text, "level=warning"), strings.Count(text, "method=ExecSync"); n != 1 || all != 50 {
-		t.Errorf("%d warnings in %d lines, want 1 in 50:\n%.2000s", n, all, text)
+	for method, call := range map[string]func(){
+		"ExecSync": func() {
+			_, _ = h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"true"}})
+		},
+		"UpdatePodSandboxResources": func() {
+			_, _ = h.runtime.UpdatePodSandboxResources(t.Context(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: podID})
+		},
+		"UpdateContainerResources": func() {
+			_, _ = h.runtime.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{
+				ContainerId: runningID, Linux: &cri.LinuxContainerResources{CpuShares: 2},
+			})
+		},
+	} {
+		h.engine.fail = map[string]error{}
+		for _, name := range []string{"ExecSync", "UpdatePod", "UpdateContainer"} {
+			h.engine.fail[name] = fmt.Errorf("%w: no answer", errdefs.ErrFailedPrecondition)
+		}
+		for range 50 {
+			call()
+		}
+		warnings, all := 0, 0
+		for line := range strings.Lines(h.log.String()) {
+			if strings.Contains(line, "method="+method) {
+				all++
+				warnings += strings.Count(line, "level=warning")
+			}
+		}
+		if warnings != 1 || all != 50 {
+			t.Errorf("%s: %d warnings in %d lines, want 1 in 50:\n%.2000s", method, warnings, all, h.log.String())
+		}
 	}
 }
