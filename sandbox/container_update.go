@@ -17,8 +17,9 @@ import (
 )
 
 // UpdateContainer changes the resources of a created or running container. Fields that are zero stay unchanged. The
-// status has the kernel's values afterwards. In gVisor, whose sandbox has only the limits of the pod, the status stays
-// as it was, and no error is returned: a resize of the pod has changed those.
+// status has the kernel's values afterwards, also of an update that failed and was taken back. In gVisor, whose sandbox
+// has only the limits of the pod, the status has the requested values, as after the creation: a resize of the pod has
+// changed those that hold, and the scheduler counts the status.
 func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
 	c, err := e.Container(id)
 	if err != nil {
@@ -72,21 +73,37 @@ func updateContainer(ctx context.Context, deps Deps, c *Container, limits nri.Re
 	limits.MergeInto(resources)
 	c.logWarnings(warnings)
 	operation.SetStage(ctx, "update")
-	err = rt.Update(ctx, c.ID, resources)
-	if errors.Is(err, oci.ErrNoEffect) {
-		c.log().WithError(err).Warn("container keeps its resources in the status")
-		return nil // the kubelet has changed the limits of the pod, which hold
+	before := c.Status().Resources
+	errUpdate := rt.Update(ctx, c.ID, resources)
+	if errors.Is(errUpdate, oci.ErrNoEffect) {
+		c.log().WithError(errUpdate).Debug("the pod's limits hold instead of the container's")
+		errUpdate = nil // the kubelet has changed those of the pod
 	}
-	if err != nil {
-		return fmt.Errorf("update container: %w", err)
+	if errUpdate != nil {
+		errUpdate = fmt.Errorf("update container: %w", errUpdate)
+		takeBack(ctx, deps, c, rt, before)
+		r = nil
 	}
 	operation.SetStage(ctx, "read back")
-	actual, err := readBack(deps, c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
+	actual, err := readBack(deps, c, convert.MergeResources(before, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
 		err = nil // it has exited
 	}
-	return errors.Join(err,
+	return errors.Join(errUpdate, err,
 		c.observe(c.Status().State, func(s *record.ContainerStatus) { s.Resources = actual }))
+}
+
+// takeBack sets the limits from before an update that failed: a part of it may be in force. What cannot be set again is
+// read back.
+func takeBack(ctx context.Context, deps Deps, c *Container, rt Runtime, before *cri.LinuxContainerResources) {
+	operation.SetStage(ctx, "take back")
+	resources, _, err := spec.Resources(before, deps.Facts)
+	if err == nil {
+		err = rt.Update(ctx, c.ID, resources)
+	}
+	if err != nil && !errdefs.IsNotFound(err) { // otherwise it has exited
+		c.log().WithError(err).Warn("failed to set the container's limits from before a failed update")
+	}
 }
 
 // readBack does the part of an update that OCI runtimes do not, and returns asked with the kernel's values.
