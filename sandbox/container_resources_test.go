@@ -128,7 +128,8 @@ func TestFailedUpdateIsTakenBack(t *testing.T) {
 	})
 	err := e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 1024})
 	if !errors.Is(err, errInjected) || h.count("update") != failed+2 {
-		t.Errorf("update = %v with %d calls, want %v, with one that takes it back", err, h.count("update")-failed, errInjected)
+		t.Errorf("update = %v with %d calls, want %v, with one that takes it back", err, h.count("update")-failed,
+			errInjected)
 	}
 	_, set, _ := m.runtimes["runc"].Request(id)
 	if got := container(t, e, id).Resources.GetCpuShares(); got != 512 || set == nil || *set.CPU.Shares != 512 {

@@ -8,7 +8,7 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// slowClient takes nothing for two seconds, and then counts what it gets.
+// slowClient takes nothing for two seconds, and then counts the bytes of the output.
 type slowClient struct {
 	begin time.Time
 	bytes int

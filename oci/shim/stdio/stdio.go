@@ -167,7 +167,8 @@ func open(bundle string) (_ *server, err error) {
 			return nil, fmt.Errorf("stdio: %w", err)
 		}
 	}
-	if s.hub, err = openHub(bundle, &input{f: s.stdin, once: s.cfg.StdinOnce && !s.cfg.Terminal}, s.cfg.Terminal); err != nil {
+	in := &input{f: s.stdin, once: s.cfg.StdinOnce && !s.cfg.Terminal}
+	if s.hub, err = openHub(bundle, in, s.cfg.Terminal); err != nil {
 		return nil, err
 	}
 	if s.ctl, err = openControl(bundle, s.log); err != nil {
