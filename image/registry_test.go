@@ -40,6 +40,8 @@ import (
 type testRegistry struct {
 	host   string
 	server *httptest.Server
+	// inner answers without guard.
+	inner http.Handler
 
 	mu    sync.Mutex
 	guard func(http.ResponseWriter, *http.Request) bool
@@ -47,8 +49,7 @@ type testRegistry struct {
 }
 
 func newRegistry(t testing.TB) *testRegistry {
-	r := &testRegistry{}
-	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	r := &testRegistry{inner: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		r.seen = append(r.seen, req.Method+" "+req.URL.Path)
@@ -57,7 +58,7 @@ func newRegistry(t testing.TB) *testRegistry {
 		if guard != nil && guard(w, req) {
 			return
 		}
-		inner.ServeHTTP(w, req)
+		r.inner.ServeHTTP(w, req)
 	}))
 	r.host = strings.TrimPrefix(r.server.URL, "http://")
 	t.Cleanup(func() {

@@ -3,13 +3,9 @@ package worker
 import (
 	"context"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/opencontainers/go-digest"
-	containersimage "go.podman.io/image/v5/image"
-	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/types"
 
 	"github.com/podd-project/podd/image/layers"
@@ -28,32 +24,21 @@ const maxDownloads = 6
 const metadataShare = 4
 
 // addLayers stores the layers of an image side by side before it is copied: the copy then finds them in the store. It
-// does nothing for an image that the signature policy rejects, or with layers that it does not know: the copy says what
-// is wrong, or stores them one after the other. Neither does it for the platform's image of a list if the source does
-// not remember manifests: registries count the requests for them.
+// does nothing for an image with layers that it does not know: the copy says what is wrong, or stores them one after
+// the other.
 //
 // Layers that the additional layer store has are not fetched, except those in corrupt. It returns their ids.
-func (w *worker) addLayers(
-	ctx context.Context, job copyJob, source types.ImageSource, corrupt []string,
-) (lazy []string, err error) {
-	content := containersimage.UnparsedInstance(source, job.variant)
-	if job.variant == nil {
-		if content, err = platformImage(ctx, job.sys, source); err != nil || content == nil {
-			return nil, nil //nolint:nilerr // the copy fails in the same way
-		}
-	}
-	if allowed, err := job.policy.IsRunningImageAllowed(ctx, content); !allowed || err != nil {
-		return nil, nil //nolint:nilerr // likewise
-	}
-	chain, ok := layerChain(ctx, job.sys, content)
+func (w *worker) addLayers(ctx context.Context, job copyJob, corrupt []string) (lazy []string, err error) {
+	chain, ok := job.image.chain()
 	if !ok {
 		return nil, nil
 	}
 	plan := lazyPlan{store: w.storage, chain: chain, corrupt: corrupt, most: w.cfg.MaxImageBytes}
-	if err := plan.make(ctx, w.lookUp, content); err != nil {
+	if err := plan.make(ctx, w.lookUp, job.image.digest); err != nil {
 		return nil, err
 	}
-	return plan.lazy(), w.adder(source, job.progress).Add(ctx, plan.chain)
+	job.image.id = plan.imageID(job.image.id)
+	return plan.lazy(), w.adder(job.image, job.progress).Add(ctx, plan.chain)
 }
 
 // adder returns what stores the layers of one image, with its limits.
@@ -64,53 +49,6 @@ func (w *worker) adder(source types.ImageSource, out Progress) *layers.Adder {
 		MaxMetadata: w.cfg.MaxImageBytes / metadataShare,
 		Downloads:   maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
 	}
-}
-
-// platformImage returns the image for this node, which may be in a list; nil for a list of which it does not look at
-// one.
-func platformImage(
-	ctx context.Context, sys *types.SystemContext, source types.ImageSource,
-) (*containersimage.UnparsedImage, error) {
-	content := containersimage.UnparsedInstance(source, nil)
-	blob, mime, err := content.Manifest(ctx)
-	if err != nil || !manifest.MIMETypeIsMultiImage(mime) {
-		return content, err
-	}
-	if _, ok := source.(*rememberingSource); !ok {
-		return nil, nil
-	}
-	list, err := manifest.ListFromBlob(blob, mime)
-	if err != nil {
-		return nil, err
-	}
-	instance, err := list.ChooseInstance(sys)
-	if err != nil {
-		return nil, err
-	}
-	return containersimage.UnparsedInstance(source, &instance), nil
-}
-
-// layerChain returns the layers of an image, or false if one is not a tar, or the config does not have their digests.
-func layerChain(
-	ctx context.Context, sys *types.SystemContext, content *containersimage.UnparsedImage,
-) ([]layers.Layer, bool) {
-	img, err := containersimage.FromUnparsedImage(ctx, sys, content)
-	if err != nil {
-		return nil, false
-	}
-	config, err := img.OCIConfig(ctx)
-	if err != nil {
-		return nil, false
-	}
-	blobs := img.LayerInfos()
-	kinds := []string{".tar", ".tar.gzip", ".tar+gzip", ".tar.zstd", ".tar+zstd"}
-	unknown := func(blob types.BlobInfo) bool {
-		return !slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasSuffix(blob.MediaType, kind) })
-	}
-	if slices.ContainsFunc(blobs, unknown) {
-		return nil, false
-	}
-	return layers.Chain(blobs, config.RootFS.DiffIDs)
 }
 
 // Progress takes the library's reports of a transfer.

@@ -17,7 +17,6 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	dockerarchive "go.podman.io/image/v5/docker/archive"
 	"go.podman.io/image/v5/docker/reference"
-	containersimage "go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/oci/layout"
 	"go.podman.io/image/v5/pkg/compression"
 	"go.podman.io/image/v5/types"
@@ -344,25 +343,24 @@ func (l *loader) loadImage(ctx context.Context, from types.ImageReference, names
 	}
 	opened := &openedReference{ImageReference: from, source: source}
 	defer opened.close()
-	if err := checkSource(ctx, sys, source); err != nil {
-		return err
-	}
-	policy, err := registry.AcceptAnything()
+	img, err := chooseInstance(ctx, source, nil)
 	if err != nil {
 		return err
 	}
-	job := copyJob{sys: sys, policy: policy, from: opened, progress: newFetched(l.out)}
+	if err := img.check(ctx, sys); err != nil {
+		return err
+	}
+	opened.source = img
 	next := pullReport{Kind: reportStage}
 	if len(names) > 0 {
-		job.ref, next.Image = names[0], names[0].String()
-	} else if job.id, err = configID(ctx, sys, source); err != nil {
-		return err
+		next.Image = names[0].String()
 	}
 	if err := l.out.send(next); err != nil {
 		return err
 	}
-	if job.lazy, err = l.addLayers(ctx, job, source, l.job.Corrupt); err != nil {
-		return errors.Join(err, job.policy.Destroy())
+	job := copyJob{sys: sys, from: opened, image: img, progress: newFetched(l.out)}
+	if job.lazy, err = l.addLayers(ctx, job, l.job.Corrupt); err != nil {
+		return err
 	}
 	return l.copyLoaded(ctx, job, names)
 }
@@ -381,17 +379,4 @@ func (l *loader) copyLoaded(ctx context.Context, job copyJob, names []reference.
 		done.Names = append(done.Names, name.String())
 	}
 	return l.out.send(pullReport{Kind: reportImage, Loaded: done})
-}
-
-// configID returns the id that an image gets in storage.
-func configID(ctx context.Context, sys *types.SystemContext, source types.ImageSource) (string, error) {
-	img, err := containersimage.FromUnparsedImage(ctx, sys, containersimage.UnparsedInstance(source, nil))
-	if err != nil {
-		return "", fmt.Errorf("read manifest: %w", err)
-	}
-	digest := img.ConfigInfo().Digest
-	if err := digest.Validate(); err != nil {
-		return "", fmt.Errorf("digest of the config: %w", err)
-	}
-	return digest.Encoded(), nil
 }

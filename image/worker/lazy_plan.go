@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/opencontainers/go-digest"
-	containersimage "go.podman.io/image/v5/image"
-	"go.podman.io/image/v5/manifest"
 	"go.podman.io/storage"
 	"go.podman.io/storage/pkg/chunked/toc"
 
@@ -76,10 +74,25 @@ func (p *lazyPlan) lazy() (ids []string) {
 	return ids
 }
 
-// make decides by what lookUp finds, nil for no additional layer store.
+// imageID returns the id of an image with this config, as containers/image computes it: not the config's digest if
+// layers are lazy, whose tars were not compared with it, so that no other image gets them.
+func (p *lazyPlan) imageID(config string) string {
+	if len(p.lazy()) == 0 {
+		return config
+	}
+	input := "@With TOC:" + config + "|"
+	for _, l := range p.chain {
+		if l.Lazy != nil {
+			input += tocOf(l).String()
+		}
+		input += "|"
+	}
+	return digest.Canonical.FromString(input).Encoded()
+}
+
+// make decides by what lookUp finds for the image with that manifest, nil for no additional layer store.
 func (p *lazyPlan) make(
-	ctx context.Context, lookUp func(context.Context, LookUp) (Found, error),
-	content *containersimage.UnparsedImage,
+	ctx context.Context, lookUp func(context.Context, LookUp) (Found, error), of digest.Digest,
 ) error {
 	if lookUp == nil || p.isTooLarge() {
 		return nil
@@ -90,14 +103,6 @@ func (p *lazyPlan) make(
 	}
 	found := map[int]*layers.Lazy{}
 	if len(wanted) > 0 {
-		raw, _, err := content.Manifest(ctx)
-		if err != nil {
-			return err
-		}
-		of, err := manifest.Digest(raw)
-		if err != nil {
-			return err
-		}
 		reply, err := lookUp(ctx, LookUp{Manifest: of, Layers: wanted[:min(len(wanted), maxLookUps)]})
 		if err != nil {
 			return err

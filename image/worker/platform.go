@@ -1,94 +1,107 @@
 package worker
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"math"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
-	containersimage "go.podman.io/image/v5/image"
-	"go.podman.io/image/v5/manifest"
-	"go.podman.io/image/v5/types"
-	"go.podman.io/storage"
 )
 
-// checkSource fails for an image that this node cannot run, before any layer is fetched. Of a list of images only the
-// list is read here; CheckStored checks the one that was chosen.
-func checkSource(ctx context.Context, sys *types.SystemContext, source types.ImageSource) error {
-	blob, mime, err := source.GetManifest(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if manifest.MIMETypeIsMultiImage(mime) {
-		return checkList(sys, blob, mime)
-	}
-	img, err := containersimage.FromUnparsedImage(ctx, sys, containersimage.UnparsedInstance(source, nil))
-	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
-	}
-	config, err := img.OCIConfig(ctx)
-	if err != nil {
-		var artifact manifest.NonImageArtifactError
-		if errors.As(err, &artifact) {
-			return fmt.Errorf("not a container image: %w: %w", err, errdefs.ErrInvalidArgument)
-		}
-		return fmt.Errorf("read config: %w", err)
-	}
-	if err := checkRunnable(config.Platform); err != nil {
-		return err
-	}
-	return CheckConfig(&config.Config)
+// architecture is one whose programs a node runs. Newest is the highest version of its variants that the CPU runs, base
+// the one that an image without a variant is for: v2 of amd64 is written "linux/amd64/v2".
+type architecture struct {
+	name         string
+	base, newest float64
 }
 
-// checkList fails if a list has no image for this node.
-func checkList(sys *types.SystemContext, blob []byte, mime string) error {
-	list, err := manifest.ListFromBlob(blob, mime)
-	if err != nil {
-		return fmt.Errorf("read manifest list: %w", err)
+// node is a machine, by the architectures that it runs, the best first.
+type node []architecture
+
+// thisNode returns this machine: 64-bit kernels run 32-bit programs too.
+var thisNode = sync.OnceValue(func() node {
+	switch runtime.GOARCH {
+	case "amd64":
+		info, _ := os.ReadFile("/proc/cpuinfo") // unreadable: what every CPU has
+		return node{{"amd64", 1, amd64Level(string(info))}, {"386", 0, 0}}
+	case "arm64":
+		return node{{"arm64", 8, 8}, {"arm", 7, 8}}
 	}
-	if _, err := list.ChooseInstance(sys); err == nil {
-		return nil
-	}
-	return platformError(listPlatforms(blob))
+	return node{{runtime.GOARCH, 0, 0}}
+})
+
+// amd64Levels are the flags in /proc/cpuinfo of the x86-64 psABI's microarchitecture levels, from v2 on.
+var amd64Levels = []string{
+	"cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3",
+	"avx avx2 bmi1 bmi2 f16c fma abm movbe xsave",
+	"avx512f avx512bw avx512cd avx512dq avx512vl",
 }
 
-// maxPlatforms bounds how many platforms of a list an error names.
-const maxPlatforms = 16
+// amd64Level returns the highest level that the first CPU of /proc/cpuinfo has.
+func amd64Level(cpuinfo string) float64 {
+	_, first, _ := strings.Cut(cpuinfo, "\nflags")
+	flags, _, _ := strings.Cut(first, "\n")
+	has := strings.Fields(flags)
+	level := 1.
+	for _, wanted := range amd64Levels {
+		if slices.ContainsFunc(strings.Fields(wanted), func(flag string) bool { return !slices.Contains(has, flag) }) {
+			break
+		}
+		level++
+	}
+	return level
+}
 
-// listPlatforms returns the platforms in a list of images. OCI's and docker's lists agree on the fields.
-func listPlatforms(blob []byte) []string {
-	var list v1.Index
-	if err := json.Unmarshal(blob, &list); err != nil {
-		return nil
+// Ranks of images that may run: unknown variants come after known ones, images without a platform are last.
+const (
+	unknownVariant = 99
+	perArch        = 100
+)
+
+// rank says how well an image of platform p fits the node, the best has the lowest rank. False: it does not run.
+func (n node) rank(p v1.Platform) (rank float64, ok bool) {
+	if p.OS != "" && p.OS != runtime.GOOS {
+		return 0, false
 	}
-	var out []string
-	for _, m := range list.Manifests {
-		if m.Platform == nil || m.Platform.OS == "unknown" { // attestations have unknown/unknown
-			continue
-		}
-		if name := platformName(*m.Platform); !slices.Contains(out, name) && len(out) < maxPlatforms {
-			out = append(out, name)
-		}
+	if p.Architecture == "" {
+		return math.Inf(1), true
 	}
-	return out
+	i := slices.IndexFunc(n, func(a architecture) bool { return a.name == p.Architecture })
+	if i < 0 {
+		return 0, false
+	}
+	version := n[i].base
+	if p.Variant != "" {
+		parsed, err := strconv.ParseFloat(strings.TrimPrefix(p.Variant, "v"), 64)
+		if err != nil || n[i].newest == 0 {
+			return float64(i*perArch + unknownVariant), true
+		}
+		version = parsed
+	}
+	return float64(i*perArch) + n[i].newest - version, version <= n[i].newest
+}
+
+// String returns the platform for which the best images are.
+func (n node) String() string {
+	p := v1.Platform{OS: runtime.GOOS, Architecture: n[0].name}
+	if n[0].newest > n[0].base {
+		p.Variant = fmt.Sprintf("v%g", n[0].newest)
+	}
+	return platformName(p)
 }
 
 // checkRunnable fails if an image of platform p does not run here. An image without a platform passes.
 func checkRunnable(p v1.Platform) error {
-	if (p.OS == "" || p.OS == runtime.GOOS) && (p.Architecture == "" || runsOn(runtime.GOARCH, p.Architecture)) {
+	if _, ok := thisNode().rank(p); ok {
 		return nil
 	}
 	return platformError([]string{platformName(p)})
-}
-
-// runsOn reports whether a CPU runs the binaries of an image: 64-bit kernels run the 32-bit ones too.
-func runsOn(node, image string) bool {
-	return node == image || node == "amd64" && image == "386" || node == "arm64" && image == "arm"
 }
 
 func platformName(p v1.Platform) string {
@@ -103,27 +116,6 @@ func platformError(available []string) error {
 	if len(available) == 0 {
 		available = []string{"no known platform"}
 	}
-	return fmt.Errorf("image is for %s, this node is %s/%s: %w",
-		strings.Join(available, ", "), runtime.GOOS, runtime.GOARCH, errdefs.ErrInvalidArgument)
-}
-
-// CheckStored fails for a stored image that no container can be made of: its configuration exceeds the limits, or it is
-// for another platform, as a list can be wrong about its images.
-func CheckStored(from storage.Store, id string) error {
-	blob, err := StoredBlob(from, id, storage.ImageDigestBigDataKey)
-	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
-	}
-	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
-	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
-	}
-	config, err := StoredConfig(from, id, man)
-	if err != nil {
-		return err
-	}
-	if err := checkRunnable(config.Platform); err != nil {
-		return err
-	}
-	return CheckConfig(&config.Config)
+	return fmt.Errorf("image is for %s, this node is %s: %w", strings.Join(available, ", "), thisNode(),
+		errdefs.ErrInvalidArgument)
 }

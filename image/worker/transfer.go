@@ -1,8 +1,12 @@
 package worker
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,12 +16,12 @@ import (
 	"go.podman.io/image/v5/copy"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
-	"go.podman.io/image/v5/manifest"
-	"go.podman.io/image/v5/signature"
+	containersimage "go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image/layers"
+	"github.com/podd-project/podd/image/registry"
 )
 
 // progressInterval is how often containers/image reports on one layer: after every read. It reports reads that it
@@ -34,8 +38,8 @@ type transferJob struct {
 	corrupt []string
 }
 
-// transfer copies job.ref into storage, in a pull's process. The manifest is fetched once: the image that passed the
-// platform check is the image that is copied, even if the tag moves; that of a variant is fetched by digest.
+// transfer copies job.ref into storage, in a pull's process. Each manifest is fetched once: the image that was checked
+// is the image that is copied, even if the tag moves.
 func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (Result, error) {
 	remote, err := docker.NewReference(job.ref)
 	if err != nil {
@@ -45,33 +49,30 @@ func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (
 	if err != nil {
 		return Result{}, err
 	}
-	source = remember(source)
 	opened := &openedReference{ImageReference: remote, source: source}
 	defer opened.close()
-	if err := checkSource(ctx, job.sys, source); err != nil {
-		return Result{}, err
-	}
-	top, _, err := source.GetManifest(ctx, nil)
+	img, err := chooseInstance(ctx, source, job.variant)
 	if err != nil {
 		return Result{}, err
 	}
-	pulledDigest, err := manifest.Digest(top)
-	if err != nil {
+	if err := img.check(ctx, job.sys); err != nil {
 		return Result{}, err
 	}
 	if err := out.send(pullReport{Kind: reportStage}); err != nil {
 		return Result{}, err
 	}
-	policy, err := w.cfg.PolicyContext()
-	if err != nil {
+	if err := w.applyPolicy(ctx, source, img); err != nil {
 		return Result{}, err
 	}
-	copying := copyJob{sys: job.sys, policy: policy, from: opened, ref: job.ref, progress: newFetched(out)}
-	if err := copying.selectVariant(ctx, source, job.variant); err != nil {
+	copying := copyJob{sys: job.sys, from: opened, image: img, progress: newFetched(out)}
+	if copying.lazy, err = w.addLayers(ctx, copying, job.corrupt); err != nil {
 		return Result{}, err
 	}
-	if copying.lazy, err = w.addLayers(ctx, copying, source, job.corrupt); err != nil {
-		return Result{}, errors.Join(err, copying.policy.Destroy())
+	opened.source = img
+	if slices.ContainsFunc(signatureDirs, usesAttachments) { // the library reads them from its own sources only
+		if copying.from, err = nameByDigest(job.ref, img.digest); err != nil {
+			return Result{}, err
+		}
 	}
 	stored, err := w.copy(ctx, copying)
 	if err == nil {
@@ -80,7 +81,44 @@ func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{ID: stored.ID, Digest: pulledDigest}, nil
+	return Result{ID: stored.ID, Digest: digest.FromBytes(img.top)}, nil
+}
+
+// applyPolicy fails if the signature policy does not accept an image of the source. One of a list is accepted under the
+// name of the list.
+func (w *worker) applyPolicy(ctx context.Context, source types.ImageSource, img *instance) error {
+	policy, err := w.cfg.PolicyContext()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = policy.Destroy() }() // frees memory, cannot fail otherwise
+	ok, err := policy.IsRunningImageAllowed(ctx, containersimage.UnparsedInstance(source, img.listed))
+	switch {
+	case ok:
+		return nil
+	case img.isVariant:
+		return fmt.Errorf("image %s of the list, which the pod's annotations select: %w", img.digest, err)
+	}
+	return fmt.Errorf("image %s: %w", img.digest, err)
+}
+
+// nameByDigest names an image of a repository.
+func nameByDigest(of reference.Named, image digest.Digest) (types.ImageReference, error) {
+	named, err := reference.WithDigest(reference.TrimNamed(of), image)
+	if err != nil {
+		return nil, err
+	}
+	return docker.NewReference(named)
+}
+
+// usesAttachments reports whether a file of dir has the key that enables sigstore attachments:
+// containers-registries.d(5).
+func usesAttachments(dir string) bool {
+	files, _ := filepath.Glob(dir + "/*.yaml") // fails for a malformed pattern only
+	return slices.ContainsFunc(files, func(file string) bool {
+		raw, err := os.ReadFile(file)
+		return err == nil && bytes.Contains(raw, []byte("use-sigstore-attachments"))
+	})
 }
 
 // openedReference is a reference whose source is already open.
@@ -106,26 +144,24 @@ func (r *openedReference) close() {
 	}
 }
 
-// copyJob is one image to copy into storage.
+// copyJob is one image to copy into storage. The signature policy has accepted it.
 type copyJob struct {
-	sys *types.SystemContext
-	// policy is destroyed by Store.copy.
-	policy *signature.PolicyContext
-	from   types.ImageReference
-	// variant is the image of the list that the pod's annotations select; nil for the one of this platform.
-	variant *digest.Digest
-	// ref is the name to store it under; without one, id is its id.
-	ref      reference.Named
-	id       string
+	sys      *types.SystemContext
+	from     types.ImageReference
+	image    *instance
 	progress Progress
 	// lazy are the ids of layers in the additional layer store that the image may have.
 	lazy []string
 }
 
-// copy runs containers/image's copy into storage.
+// copy runs containers/image's copy into storage. The image gets no name.
 func (w *worker) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
-	defer func() { _ = job.policy.Destroy() }() // frees memory, cannot fail otherwise
-	to, err := containersstorage.Transport.NewStoreReference(layers.WithLazy(w.storage, job.lazy), job.ref, job.id)
+	policy, err := registry.AcceptAnything()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = policy.Destroy() }() // frees memory, cannot fail otherwise
+	to, err := containersstorage.Transport.NewStoreReference(layers.WithLazy(w.storage, job.lazy), nil, job.image.id)
 	if err != nil {
 		return nil, err
 	}
@@ -133,22 +169,22 @@ func (w *worker) copy(ctx context.Context, job copyJob) (*storage.Image, error) 
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { drain(reports, done, job.progress) })
-	var resolved types.ImageReference
-	_, err = copy.Image(ctx, job.policy, to, job.from, &copy.Options{
-		SourceCtx:               job.sys,
-		DestinationCtx:          w.systemContext(),
-		Progress:                reports,
-		ProgressInterval:        progressInterval,
-		MaxParallelDownloads:    maxDownloads,
-		ReportResolvedReference: &resolved,
+	_, err = copy.Image(ctx, policy, to, job.from, &copy.Options{
+		SourceCtx:            job.sys,
+		DestinationCtx:       w.systemContext(),
+		Progress:             reports,
+		ProgressInterval:     progressInterval,
+		MaxParallelDownloads: maxDownloads,
 	})
 	close(done)
 	wg.Wait()
+	if err == nil {
+		err = job.image.keepTop(w.storage)
+	}
 	if err != nil {
 		return nil, err
 	}
-	_, img, err := containersstorage.ResolveReference(resolved)
-	return img, err
+	return w.storage.Image(job.image.id)
 }
 
 // drain forwards reports until done is closed.

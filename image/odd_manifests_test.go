@@ -1,0 +1,401 @@
+package image_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/podd-project/podd/image"
+)
+
+// odd is an image whose manifest and config are as a test wants them, whatever they say about each other.
+type odd struct {
+	manifest v1.Manifest
+	config   []byte
+	layers   []v1.Layer
+}
+
+func (o odd) MediaType() (types.MediaType, error) { return o.manifest.MediaType, nil }
+func (o odd) RawConfigFile() ([]byte, error)      { return o.config, nil }
+func (o odd) RawManifest() ([]byte, error)        { return json.Marshal(o.manifest) }
+
+func (o odd) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) {
+	for _, l := range o.layers {
+		if d, err := l.Digest(); err == nil && d == h {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("no layer %s", h)
+}
+
+// oddImage changes the manifest and the config of an image, each without the other, and the descriptor of the config.
+func oddImage(t *testing.T, of v1.Image, change func(*v1.Manifest, map[string]any)) v1.Image {
+	t.Helper()
+	m, err := of.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := odd{manifest: *m.DeepCopy()}
+	if o.config, err = of.RawConfigFile(); err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := json.Unmarshal(o.config, &config); err != nil {
+		t.Fatal(err)
+	}
+	if o.layers, err = of.Layers(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(&o.manifest, config)
+	if after, err := json.Marshal(config); err != nil || string(after) != string(before) {
+		o.config = after
+	}
+	if o.manifest.Config.Digest, o.manifest.Config.Size, err = v1.SHA256(strings.NewReader(string(o.config))); err != nil {
+		t.Fatal(err)
+	}
+	img, err := partial.CompressedToImage(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// listOf is a list of images or lists, each with a platform; "" is none.
+func listOf(t *testing.T, entries ...any) v1.ImageIndex {
+	t.Helper()
+	list := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for i := 0; i < len(entries); i += 2 {
+		add := mutate.IndexAddendum{}
+		if text := fmt.Sprint(entries[i]); text != "" {
+			p, err := v1.ParsePlatform(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			add.Platform = p
+		}
+		var ok bool
+		if add.Add, ok = entries[i+1].(mutate.Appendable); !ok {
+			t.Fatalf("%T is not an image", entries[i+1])
+		}
+		list = mutate.AppendManifests(list, add)
+	}
+	return list
+}
+
+// writeNested writes a layout with a list, under a name.
+func writeNested(t *testing.T, dir, ref string, list v1.ImageIndex) {
+	t.Helper()
+	l, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.AppendIndex(list, layout.WithAnnotations(map[string]string{ociName: ref})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ways are those in which an image gets into a store, as app:v1.
+var ways = map[string]func(*testing.T, *testRegistry, *image.Store, setup, v1.Image) error{
+	"pull": func(t *testing.T, reg *testRegistry, s *image.Store, _ setup, img v1.Image) error {
+		reg.push(t, "app:v1", img)
+		_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+		return err
+	},
+	"pull of a list": func(t *testing.T, reg *testRegistry, s *image.Store, _ setup, img v1.Image) error {
+		reg.push(t, "app:v1", listOf(t, "linux/amd64", listOf(t, "linux/amd64", img)))
+		_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+		return err
+	},
+	"load of an OCI archive": func(t *testing.T, reg *testRegistry, s *image.Store, _ setup, img v1.Image) error {
+		dir := t.TempDir()
+		writeLayout(t, dir+"/layout", annotated{img: img, annotations: map[string]string{ociName: reg.host + "/app:v1"}})
+		tarDir(t, dir+"/layout", dir+"/oci.tar")
+		_, err := s.LoadFile(t.Context(), dir+"/oci.tar")
+		return err
+	},
+	"load of a docker archive": func(t *testing.T, reg *testRegistry, s *image.Store, _ setup, img v1.Image) error {
+		path := filepath.Join(t.TempDir(), "docker.tar")
+		writeDockerArchive(t, path, map[string]v1.Image{reg.host + "/app:v1": img})
+		_, err := s.LoadFile(t.Context(), path)
+		return err
+	},
+	"preload": func(t *testing.T, reg *testRegistry, s *image.Store, cfg setup, img v1.Image) error {
+		writeLayout(t, filepath.Join(cfg.PreloadDir, "one"),
+			annotated{img: img, annotations: map[string]string{ociName: reg.host + "/app:v1"}})
+		if err := s.Load(t.Context()); err != nil {
+			return err
+		}
+		if _, err := s.Resolve(t.Context(), reg.host+"/app:v1"); err != nil {
+			return fmt.Errorf("skipped: %w", errdefs.ErrInvalidArgument)
+		}
+		return nil
+	},
+}
+
+// TestNestedLists: an image in a list of lists is found by the platforms of all levels, and keeps the digest of the
+// outer list.
+func TestNestedLists(t *testing.T) {
+	t.Parallel()
+	mine, foreign := simple(t, "mine"), craft(t, arch("arm64"), tree{"x": "foreign"})
+	single := listOf(t, "linux/amd64", mine)
+	docker := mutate.IndexMediaType(single, types.DockerManifestList)
+	note := oddImage(t, simple(t, "attestation"), func(m *v1.Manifest, _ map[string]any) {
+		m.Config.MediaType = "application/vnd.in-toto+json"
+	})
+	attested := listOf(t, "unknown/unknown", note, "linux/amd64", mine)
+	deep := any(mine)
+	var levels []v1.ImageIndex
+	for range 4 {
+		list := listOf(t, "linux/amd64", deep)
+		levels, deep = append(levels, list), list
+	}
+	var many []any
+	for i := range 17 {
+		many = append(many, "linux/amd64", listOf(t, "linux/arm64", craft(t, arch("arm64"), tree{"x": fmt.Sprint(i)})))
+	}
+	var one []any
+	for range 20 {
+		one = append(one, "linux/amd64", listOf(t, "linux/arm64", foreign))
+	}
+	for name, c := range map[string]struct {
+		list v1.ImageIndex
+		want string // of an error
+	}{
+		"both with platforms":    {listOf(t, "linux/amd64", single), ""},
+		"inner without platform": {listOf(t, "", single), ""},
+		"both without":           {listOf(t, "", listOf(t, "", mine)), ""},
+		"docker's inside":        {listOf(t, "linux/amd64", docker), ""},
+		"docker's outside":       {mutate.IndexMediaType(listOf(t, "linux/amd64", single), types.DockerManifestList), ""},
+		"attestations":           {listOf(t, "unknown/unknown", note, "", attested), ""},
+		"three levels":           {levels[2], ""},
+		"four levels":            {levels[3], "more than 3 levels"},
+		"others first": {listOf(t, "linux/arm64", listOf(t, "linux/arm64", foreign), "linux/amd64",
+			listOf(t, "linux/arm64", foreign), "", single), ""},
+		"one list twice": {listOf(t, "linux/amd64", listOf(t, "linux/arm64", foreign), "",
+			listOf(t, "linux/arm64", foreign), "linux/amd64/v1", single), ""},
+		"one list many times": {listOf(t, one...), "image is for linux/amd64, linux/arm64, this node"},
+		"many":                {listOf(t, many...), "more than 16 lists"},
+		"other things":        {listOf(t, "linux/amd64", static.NewLayer([]byte("x"), "x/y"), "linux/amd64", mine), ""},
+		"nothing": {listOf(t, "linux/amd64", listOf(t, "linux/arm64", foreign), "linux/riscv64", foreign),
+			"image is for linux/amd64, linux/riscv64, linux/arm64, this node"},
+		"empty": {listOf(t, "linux/amd64", listOf(t)), "image is for linux/amd64, this node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reg := newRegistry(t)
+			outer := reg.push(t, "app:v1", c.list)
+			s, loading := open(t, config(t, reg.host)), open(t, config(t))
+			ref := reg.host + "/app:v1"
+			got, err := s.Pull(t.Context(), image.PullRequest{Ref: ref})
+			loadErr := err
+			if name != "empty" { // go-containerregistry does not write the inner list
+				dir := filepath.Join(t.TempDir(), "layout")
+				writeNested(t, dir, ref, c.list)
+				_, loadErr = loading.LoadFile(t.Context(), dir)
+			}
+			if c.want != "" {
+				for _, err := range []error{err, loadErr} {
+					if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("error %v, want an invalid argument with %q", err, c.want)
+					}
+				}
+				return
+			}
+			if err != nil || loadErr != nil {
+				t.Fatalf("pull = %v, load = %v", err, loadErr)
+			}
+			for _, in := range []*image.Store{s, loading} {
+				for _, by := range []string{ref, reg.host + "/app@" + outer, reg.host + "/app@" + digestOf(t, mine)} {
+					found, err := in.Resolve(t.Context(), by)
+					if err != nil || found.ID != imageID(t, mine) {
+						t.Errorf("Resolve(%s) = %v, %v, want %s", by, found, err, imageID(t, mine))
+					} else {
+						checkNames(t, found, []string{ref}, []string{reg.host + "/app@" + outer})
+					}
+				}
+			}
+			reg.forget()
+			again, err := s.Pull(t.Context(), image.PullRequest{Ref: ref})
+			if err != nil || again.ID != got.ID || reg.count("GET /v2/app/") != 1 {
+				t.Errorf("pull again = %v, %v with %d requests, want the image with one", again, err, reg.count("GET /v2/app/"))
+			}
+			if byDigest := pull(t, s, reg.host+"/app@"+outer); byDigest.ID != got.ID {
+				t.Errorf("pull by digest = %s, want %s", byDigest.ID, got.ID)
+			}
+			file := filepath.Join(t.TempDir(), "image.tar")
+			if err := s.Export(t.Context(), ref, file); err != nil {
+				t.Fatal(err)
+			}
+			if back, err := open(t, config(t)).LoadFile(t.Context(), file); err != nil || back[0].ID != got.ID {
+				t.Errorf("load of the export = %v, %v, want %s", back, err, got.ID)
+			}
+		})
+	}
+}
+
+// TestNestedListByDigest: the first pull of a list of lists may be by digest.
+func TestNestedListByDigest(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	mine := simple(t, "mine")
+	outer := reg.push(t, "app:v1", listOf(t, "linux/amd64", listOf(t, "linux/amd64", mine)))
+	got := pull(t, open(t, config(t, reg.host)), reg.host+"/app@"+outer)
+	if got.ID != imageID(t, mine) {
+		t.Errorf("image %s, want %s", got.ID, imageID(t, mine))
+	}
+	checkNames(t, got, nil, []string{reg.host + "/app@" + outer})
+}
+
+// TestNestedVariants: annotations select an image in a list of lists, by its own annotations or those of its list.
+func TestNestedVariants(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	plain, cuda, rocm := simple(t, "plain"), simple(t, "cuda"), simple(t, "rocm")
+	flavored := func(list v1.ImageIndex, flavor string, what mutate.Appendable) v1.ImageIndex {
+		return mutate.AppendManifests(list, mutate.IndexAddendum{Add: what, Descriptor: v1.Descriptor{
+			Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}, Annotations: map[string]string{flavorKey: flavor}}})
+	}
+	inner := flavored(listOf(t, "linux/amd64", plain), "cuda", cuda)
+	reg.push(t, "ml:v1", flavored(listOf(t, "linux/amd64", inner), "rocm", listOf(t, "linux/amd64", rocm)))
+	cfg := config(t, reg.host)
+	cfg.VariantAnnotations = []string{flavorKey}
+	s := open(t, cfg)
+	for flavor, want := range map[string]v1.Image{"cuda": cuda, "rocm": rocm, "none": plain} {
+		got, err := s.Pull(t.Context(), image.PullRequest{
+			Ref: reg.host + "/ml:v1", Annotations: map[string]string{flavorKey: flavor}})
+		if err != nil || got.ID != imageID(t, want) {
+			t.Errorf("%s: %v, %v, want %s", flavor, got, err, imageID(t, want))
+		}
+	}
+}
+
+// TestPlatforms: the best image of a list that the CPU runs, and single images for another one.
+func TestPlatforms(t *testing.T) {
+	t.Parallel()
+	plain, other := simple(t, "plain"), craft(t, arch("386"), tree{"x": "32 bit"})
+	newest := craft(t, func(c *v1.ConfigFile) { c.Variant = "v9" }, tree{"x": "v9"})
+	small := simple(t, "zstd")
+	both := mutate.AppendManifests(listOf(t, "linux/amd64", plain), mutate.IndexAddendum{
+		Add: small, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"},
+			Annotations: map[string]string{"io.github.containers.compression.zstd": "true"}}})
+	oldest := craft(t, func(c *v1.ConfigFile) { c.Variant = "v1" }, tree{"x": "v1"})
+	for name, c := range map[string]struct {
+		what remote.Taggable
+		want v1.Image // nil: refused
+	}{
+		"v1":             {listOf(t, "linux/amd64/v1", plain), plain},
+		"386":            {listOf(t, "linux/386", other), other},
+		"386 first":      {listOf(t, "linux/386", other, "linux/amd64/v1", plain), plain},
+		"too new":        {listOf(t, "linux/amd64/v9", plain), nil},
+		"too new first":  {listOf(t, "linux/amd64/v9", newest, "linux/amd64", plain), plain},
+		"zstd":           {both, small},
+		"any":            {listOf(t, "", other, "linux/amd64", plain), plain},
+		"single v1":      {oldest, oldest},
+		"single too new": {newest, nil},
+		"a lie":          {listOf(t, "linux/amd64", newest), nil},
+	} {
+		reg := newRegistry(t)
+		reg.push(t, "app:v1", c.what)
+		s := open(t, config(t, reg.host))
+		got, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+		switch {
+		case c.want != nil && (err != nil || got.ID != imageID(t, c.want)):
+			t.Errorf("%s: %v, %v, want %s", name, got, err, imageID(t, c.want))
+		case c.want == nil && (!errdefs.IsInvalidArgument(err) ||
+			!strings.Contains(err.Error(), "image is for linux/amd64/v9, this node is linux/amd64")):
+			t.Errorf("%s: %v, want an invalid argument that names both platforms", name, err)
+		}
+	}
+}
+
+// TestManifestTypes: registries that do not know the type of a manifest send another one, or none.
+func TestManifestTypes(t *testing.T) {
+	t.Parallel()
+	img := simple(t, "x")
+	for _, kind := range []string{"application/json", "text/plain; charset=utf-8", "application/octet-stream", ""} {
+		for name, what := range map[string]remote.Taggable{
+			"single": img, "oci": ociImage(t), "list": listOf(t, "linux/amd64", listOf(t, "linux/amd64", img)),
+			"docker's list": mutate.IndexMediaType(listOf(t, "linux/amd64", img), types.DockerManifestList),
+		} {
+			reg := newRegistry(t)
+			reg.push(t, "app:v1", what)
+			reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+				if strings.Contains(r.URL.Path, "/manifests/") && r.Method == http.MethodGet {
+					reg.inner.ServeHTTP(&untyped{w, kind}, r)
+					return true
+				}
+				return false
+			})
+			if _, err := open(t, config(t, reg.host)).Pull(t.Context(),
+				image.PullRequest{Ref: reg.host + "/app:v1"}); err != nil {
+				t.Errorf("%s as %q: %v", name, kind, err)
+			}
+		}
+	}
+}
+
+// untyped is an answer with another type.
+type untyped struct {
+	http.ResponseWriter
+	kind string
+}
+
+func (u *untyped) WriteHeader(code int) {
+	if u.Header()["Content-Type"] = nil; u.kind != "" {
+		u.Header().Set("Content-Type", u.kind)
+	}
+	u.ResponseWriter.WriteHeader(code)
+}
+
+// TestMixedTypes: a manifest of OCI may have docker's type of a config. The image keeps the digest of its manifest.
+func TestMixedTypes(t *testing.T) {
+	t.Parallel()
+	mixed := oddImage(t, ociImage(t), func(m *v1.Manifest, _ map[string]any) {
+		m.Config.MediaType = types.DockerConfigJSON
+	})
+	for way, try := range ways {
+		reg := newRegistry(t)
+		cfg := config(t, reg.host)
+		s := open(t, cfg)
+		if err := try(t, reg, s, cfg, mixed); err != nil {
+			t.Errorf("%s: %v", way, err)
+			continue
+		}
+		got, err := s.Resolve(t.Context(), reg.host+"/app:v1")
+		if err != nil || got.ID != imageID(t, mixed) {
+			t.Errorf("%s: Resolve() = %v, %v, want %s", way, got, err, imageID(t, mixed))
+			continue
+		}
+		if want := reg.host + "/app@" + digestOf(t, mixed); way == "pull" && !slices.Equal(got.Digests, []string{want}) {
+			t.Errorf("%s: digests %q, want %q", way, got.Digests, want)
+		}
+		if way == "pull" {
+			reg.forget()
+			pull(t, s, reg.host+"/app:v1")
+			if n := reg.count("GET /v2/app/"); n != 1 {
+				t.Errorf("%d requests of the second pull, want 1", n)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "image.tar")
+		if err := s.Export(t.Context(), got.ID, file); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+	}
+}
