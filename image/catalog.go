@@ -114,11 +114,13 @@ func (c *catalog) load(img *storage.Image, layers layerMap) (*entry, error) {
 		e.Created = *config.Created
 	}
 	e.Tags, e.Digests = splitNames(img.Names)
+	var chain []*storage.Layer
 	for id := img.TopLayer; id != ""; {
 		layer, ok := layers[id]
 		if !ok || len(e.layers) > len(layers) {
 			return nil, fmt.Errorf("layer %s is missing", id)
 		}
+		chain = append(chain, layer)
 		e.layers = append(e.layers, id)
 		e.lowers = append(e.lowers, c.layout.LayerFiles(id))
 		e.sizes = append(e.sizes, uint64(max(layer.UncompressedSize, 0)))
@@ -129,6 +131,10 @@ func (c *catalog) load(img *storage.Image, layers layerMap) (*entry, error) {
 		}
 		e.lazy = append(e.lazy, lazy)
 		id = layer.Parent
+	}
+	if e.contradicts = worker.CheckChain(config, chain); e.contradicts != nil { // an older podd has stored it
+		c.log.WithError(e.contradicts).WithField("image", img.ID).
+			Error("image does not have the layers of its id: it is hidden, and removed when no container uses it")
 	}
 	return e, nil
 }

@@ -72,7 +72,7 @@ func (s *Store) fetchConfined(
 
 // register makes a copied image visible, also under its name by digest, which it keeps when the tag moves.
 func (s *Store) register(stored *storage.Image, names ...reference.Named) (*Image, error) {
-	if err := worker.CheckStored(s.storage, stored.ID); err != nil {
+	if err := worker.CheckStored(s.storage, stored); err != nil {
 		return nil, errors.Join(err, unregister(s.storage, stored, names))
 	}
 	var add []string

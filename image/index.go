@@ -23,7 +23,7 @@ type index struct {
 	byName map[string]*entry
 	// ids are sorted, for look-ups by prefix.
 	ids []string
-	// corrupt holds the images with a corrupt layer; its own corrupt is nil.
+	// corrupt holds the images that are hidden, see splitCorrupt; its own corrupt is nil.
 	corrupt *index
 }
 
@@ -69,12 +69,15 @@ type entry struct {
 	names, digests []string
 	// refused is why no container can be made of the image; nil if one can.
 	refused error
+	// contradicts is why the layers are not those of the id; nil if they are.
+	contradicts error
 }
 
-// splitCorrupt separates the images that have a corrupt layer.
+// splitCorrupt separates the images that have a corrupt layer, or other layers than their id says.
 func splitCorrupt(entries []*entry, layers map[string]string) (intact, corrupt []*entry) {
 	for _, e := range entries {
-		if slices.ContainsFunc(e.layers, func(layer string) bool { _, ok := layers[layer]; return ok }) {
+		isCorrupt := slices.ContainsFunc(e.layers, func(layer string) bool { _, ok := layers[layer]; return ok })
+		if isCorrupt || e.contradicts != nil {
 			corrupt = append(corrupt, e)
 		} else {
 			intact = append(intact, e)

@@ -81,16 +81,3 @@ func (s *Store) releaseLazy(e *entry) {
 		}
 	}
 }
-
-// removeReplaced removes hidden images that were pulled lazily, have lost their names to the same image as a whole, and
-// are used by no container.
-func (s *Store) removeReplaced(ctx context.Context) {
-	for id, e := range s.index.Load().corrupt.byID {
-		if len(e.names) > 0 || !e.isLazy() || len(s.mounts.Users.Of(id)) > 0 {
-			continue
-		}
-		if err := s.Remove(ctx, id); err != nil && ctx.Err() == nil {
-			s.log.WithError(err).WithField("image", id).Warn("failed to remove an image that was pulled again")
-		}
-	}
-}

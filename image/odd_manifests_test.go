@@ -18,8 +18,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sirupsen/logrus"
+	"go.podman.io/storage"
 
 	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // odd is an image whose manifest and config are as a test wants them, whatever they say about each other.
@@ -76,6 +79,12 @@ func oddImage(t *testing.T, of v1.Image, change func(*v1.Manifest, map[string]an
 		t.Fatal(err)
 	}
 	return img
+}
+
+// layersOf returns the part of a config that names the layers.
+func layersOf(config map[string]any) map[string]any {
+	m, _ := config["rootfs"].(map[string]any)
+	return m
 }
 
 // listOf is a list of images or lists, each with a platform; "" is none.
@@ -148,6 +157,180 @@ var ways = map[string]func(*testing.T, *testRegistry, *image.Store, setup, v1.Im
 		}
 		return nil
 	},
+}
+
+// TestFalseLayers: an image whose layers are not those that its config names is refused in every way into the store. It
+// would have the id of the image with these layers, which could then not be pulled.
+func TestFalseLayers(t *testing.T) {
+	t.Parallel()
+	victim := craft(t, nil, tree{"a": "1"}, tree{"b": "2"})
+	diffIDs := func(ids ...any) func(*v1.Manifest, map[string]any) {
+		return func(_ *v1.Manifest, config map[string]any) { layersOf(config)["diff_ids"] = ids }
+	}
+	sha512 := "sha512:" + strings.Repeat("0", 128)
+	for name, c := range map[string]struct {
+		change func(*v1.Manifest, map[string]any)
+		want   string
+	}{
+		"fewer layers": {func(m *v1.Manifest, _ map[string]any) { m.Layers = m.Layers[:1] },
+			"the manifest has 1 layers, its configuration names 2"},
+		"more layers": {func(m *v1.Manifest, _ map[string]any) { m.Layers = append(m.Layers, m.Layers[0]) },
+			"the manifest has 3 layers, its configuration names 2"},
+		"no layers": {func(m *v1.Manifest, _ map[string]any) { m.Layers = []v1.Descriptor{} },
+			"the manifest has 0 layers, its configuration names 2"},
+		"no digests":    {diffIDs(), "the manifest has 2 layers, its configuration names 0"},
+		"empty digests": {diffIDs("", ""), "a layer in the configuration: digest"},
+		"sha512":        {diffIDs(sha512, sha512), "sha512 is not supported, only sha256"},
+		"other type": {func(_ *v1.Manifest, config map[string]any) { layersOf(config)["type"] = "layers+base" },
+			`rootfs has the type "layers+base", want "layers"`},
+	} {
+		for way, try := range ways {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				reg := newRegistry(t)
+				cfg := config(t, reg.host)
+				s := open(t, cfg)
+				err := try(t, reg, s, cfg, oddImage(t, victim, c.change))
+				isDocker := way == "load of a docker archive" // the library has errors of its own for these
+				if !errdefs.IsInvalidArgument(err) || way != "preload" && !isDocker && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error %v, want an invalid argument with %q", err, c.want)
+				}
+				checkEmpty(t, s)
+				reg.push(t, "victim:v1", victim)
+				if got := pull(t, s, reg.host+"/victim:v1"); got.ID != imageID(t, victim) {
+					t.Errorf("image %s, want %s", got.ID, imageID(t, victim))
+				}
+			})
+		}
+	}
+}
+
+// TestFewLayers: images without layers, and without the type of the rootfs, are complete.
+func TestFewLayers(t *testing.T) {
+	t.Parallel()
+	none := craft(t, nil)
+	untyped := oddImage(t, simple(t, "x"), func(_ *v1.Manifest, config map[string]any) {
+		delete(layersOf(config), "type")
+	})
+	for way, try := range ways {
+		for name, img := range map[string]v1.Image{"none": none, "untyped": untyped} {
+			reg := newRegistry(t)
+			cfg := config(t, reg.host)
+			if err := try(t, reg, open(t, cfg), cfg, img); err != nil {
+				t.Errorf("%s of %s: %v", way, name, err)
+			}
+		}
+	}
+}
+
+// TestFalseDigest: a layout whose manifest is another one than its name says does not get a name by that digest.
+func TestFalseDigest(t *testing.T) {
+	t.Parallel()
+	named, other := simple(t, "named"), simple(t, "other")
+	dir := t.TempDir()
+	name := map[string]string{ociName: "r.test/app:v1"}
+	writeLayout(t, dir, annotated{img: other}, annotated{img: named, annotations: name})
+	raw, err := other.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "blobs", strings.Replace(digestOf(t, named), ":", "/", 1)), string(raw))
+	s := open(t, config(t))
+	_, err = s.LoadFile(t.Context(), dir)
+	if want := "does not have the digest " + digestOf(t, named); !errdefs.IsInvalidArgument(err) ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("LoadFile() = %v, want an invalid argument with %q", err, want)
+	}
+	for _, ref := range []string{"r.test/app:v1", "r.test/app@" + digestOf(t, named)} {
+		if got, err := s.Resolve(t.Context(), ref); !errdefs.IsNotFound(err) {
+			t.Errorf("Resolve(%s) = %v, %v, want nothing", ref, got, err)
+		}
+	}
+}
+
+// storeFalse stores the config and manifest of an image with the layers of another one, as an older podd did.
+func storeFalse(t *testing.T, cfg setup, img v1.Image, with string) {
+	t.Helper()
+	store, err := worker.Open(worker.Layout{Root: cfg.Root, RunRoot: cfg.RunRoot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Free(store)
+	manifest, err := img.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := img.RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := store.Image(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := imageID(t, img)
+	options := &storage.ImageOptions{BigData: []storage.ImageBigDataOption{
+		{Key: storage.ImageDigestBigDataKey, Data: manifest}, {Key: "sha256:" + id, Data: raw},
+	}}
+	stored, err := store.CreateImage(id, []string{"registry.test/false:v1"}, other.TopLayer, "", options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// podd itself checks what the process of a pull has stored, which a registry may have taken over.
+	if err := worker.CheckStored(store, stored); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("CheckStored() = %v, want an invalid argument", err)
+	}
+}
+
+// TestStoredFalseLayers: an image that an older podd has stored under the id of another one is hidden at start, and
+// removed when no container uses it. Then the other one can be pulled.
+func TestStoredFalseLayers(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	victim, base := craft(t, nil, tree{"a": "1"}, tree{"b": "2"}), craft(t, nil, tree{"a": "1"})
+	reg.push(t, "victim:v1", victim)
+	reg.push(t, "base:v1", base)
+	cfg := config(t, reg.host)
+	node := func(do func(*image.Store)) {
+		t.Helper()
+		s, err := image.New(cfg.Config, cfg.Node, logrus.StandardLogger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(s)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	node(func(s *image.Store) {
+		got := pull(t, s, reg.host+"/base:v1")
+		if _, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: got.ID}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	storeFalse(t, cfg, victim, imageID(t, base))
+	record := filepath.Join(cfg.Root, "rootfs/c/root/record.json") // the container is of the false image
+	writeFile(t, record, strings.Replace(readFile(t, record), imageID(t, base), imageID(t, victim), 1))
+	node(func(s *image.Store) {
+		for _, ref := range []string{imageID(t, victim), "registry.test/false:v1"} {
+			if got, err := s.Resolve(t.Context(), ref); !errdefs.IsNotFound(err) {
+				t.Errorf("Resolve(%s) = %v, %v, want nothing", ref, got, err)
+			}
+		}
+		if _, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/victim:v1"}); err == nil {
+			t.Error("the image was pulled while a container has another one under its id")
+		}
+		if err := s.Release(t.Context(), "c"); err != nil {
+			t.Error(err)
+		}
+	})
+	node(func(s *image.Store) {
+		if got := pull(t, s, reg.host+"/victim:v1"); got.ID != imageID(t, victim) {
+			t.Errorf("image %s, want %s", got.ID, imageID(t, victim))
+		}
+		if got, err := s.Resolve(t.Context(), reg.host+"/base:v1"); err != nil || got.ID != imageID(t, base) {
+			t.Errorf("Resolve of the image that it had the layers of = %v, %v, want it", got, err)
+		}
+	})
 }
 
 // TestNestedLists: an image in a list of lists is found by the platforms of all levels, and keeps the digest of the
@@ -397,5 +580,36 @@ func TestMixedTypes(t *testing.T) {
 		if err := s.Export(t.Context(), got.ID, file); err != nil {
 			t.Errorf("%s: %v", way, err)
 		}
+	}
+}
+
+// TestSHA512: digests of sha512 are refused with words that say so.
+func TestSHA512(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	s := open(t, config(t, reg.host))
+	ref := reg.host + "/app@sha512:" + strings.Repeat("0", 128)
+	_, pullErr := s.Pull(t.Context(), image.PullRequest{Ref: ref})
+	_, resolveErr := s.Resolve(t.Context(), ref)
+	for _, err := range []error{pullErr, resolveErr} {
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "sha512 are not supported") {
+			t.Errorf("error %v, want an invalid argument about sha512", err)
+		}
+	}
+	list := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":%q,"size":2,"digest":"sha512:%s",
+		"platform":{"os":"linux","architecture":"amd64"}}]}`, types.OCIImageIndex, types.OCIManifestSchema1,
+		strings.Repeat("0", 128))
+	reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/manifests/v2") {
+			return false
+		}
+		w.Header().Set("Content-Type", string(types.OCIImageIndex))
+		fmt.Fprint(w, list)
+		return true
+	})
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v2"})
+	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "sha512 is not supported, only sha256") {
+		t.Errorf("error %v of a list, want an invalid argument about sha512", err)
 	}
 }

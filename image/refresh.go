@@ -46,8 +46,8 @@ func imagesStamp(l worker.Layout) string {
 	return registry.Stamp(info)
 }
 
-// watchStorage refreshes the index when another program has changed storage, and removes images that were pulled again
-// as a whole, and layers of no image, until ctx ends.
+// watchStorage refreshes the index when another program has changed storage, and removes hidden images, and layers of
+// no image, until ctx ends.
 func (s *Store) watchStorage(ctx context.Context) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -62,7 +62,7 @@ func (s *Store) watchStorage(ctx context.Context) {
 			s.removeOldUnused()
 		case <-ticker.C:
 			s.refreshIfChanged()
-			s.removeReplaced(ctx)
+			s.removeHidden(ctx)
 		}
 	}
 }

@@ -53,6 +53,21 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	return nil
 }
 
+// removeHidden removes the hidden images that no pull would replace, and no container uses: those that were pulled
+// lazily and have lost their names to the same image as a whole, and those whose layers are not those of their id,
+// which the image of that id needs.
+func (s *Store) removeHidden(ctx context.Context) {
+	for id, e := range s.index.Load().corrupt.byID {
+		isReplaced := e.isLazy() && len(e.names) == 0
+		if !isReplaced && e.contradicts == nil || len(s.mounts.Users.Of(id)) > 0 {
+			continue
+		}
+		if err := s.Remove(ctx, id); err != nil && ctx.Err() == nil {
+			s.log.WithError(err).WithField("image", id).Warn("failed to remove a hidden image")
+		}
+	}
+}
+
 func (s *Store) remove(id string) error {
 	err := s.release(func() error {
 		_, err := s.storage.DeleteImage(id, true)

@@ -109,6 +109,7 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	s.integrity.RemoveRetired()
 	s.ballast.fill()
+	s.removeHidden(ctx)
 	s.wg.Go(func() { s.integrity.VerifyAfterPowerLoss(ctx) })
 	s.wg.Go(func() { s.watchStorage(ctx) })
 	s.wg.Go(func() { s.lazy.Run(ctx) })

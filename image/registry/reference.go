@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
@@ -28,6 +29,10 @@ func ParseReference(s string) (ref reference.Named, short bool, err error) {
 		return nil, false, fmt.Errorf("image reference %q: %w: %w", s, err, errdefs.ErrInvalidArgument)
 	}
 	if digested, ok := named.(reference.Digested); ok {
+		if of := digested.Digest().Algorithm(); of != digest.Canonical {
+			return nil, false, fmt.Errorf("image reference %q: digests of %s are not supported, use the image's sha256 "+
+				"digest or a tag: %w", s, of, errdefs.ErrInvalidArgument)
+		}
 		named, err = reference.WithDigest(reference.TrimNamed(named), digested.Digest())
 		if err != nil {
 			return nil, false, fmt.Errorf("image reference %q: %w: %w", s, err, errdefs.ErrInvalidArgument)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	dockerarchive "go.podman.io/image/v5/docker/archive"
 	"go.podman.io/image/v5/docker/reference"
@@ -346,6 +347,12 @@ func (l *loader) loadImage(ctx context.Context, from types.ImageReference, names
 	img, err := chooseInstance(ctx, source, nil)
 	if err != nil {
 		return err
+	}
+	for _, name := range names {
+		if digested, ok := name.(reference.Digested); ok && digested.Digest() != digest.FromBytes(img.top) {
+			return fmt.Errorf("the manifest in the archive does not have the digest %s: write the archive again",
+				digested.Digest())
+		}
 	}
 	if err := img.check(ctx, sys); err != nil {
 		return err

@@ -98,7 +98,10 @@ func (i *instance) check(ctx context.Context, sys *types.SystemContext) error {
 	if err := checkRunnable(config.Platform); err != nil {
 		return err
 	}
-	return CheckConfig(&config.Config)
+	if err := CheckConfig(&config.Config); err != nil {
+		return err
+	}
+	return checkLayers(config.RootFS, len(i.layers))
 }
 
 // Reference is that of types.ImageSource.
