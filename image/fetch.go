@@ -15,16 +15,39 @@ import (
 	"github.com/podd-project/podd/image/worker"
 )
 
-// fetch pulls one fully qualified reference from its registry or a mirror, and aborts if the transfer stalls.
+// fetch pulls one fully qualified reference from its mirrors and its registry, in turn: a mirror may have only a part
+// of an image. Layers that were stored are not fetched again.
 func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p *progress) (*Image, error) {
 	cfg, err := s.cfg().ForNamespace(r.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	c, err := cfg.ForPull(ctx, ref, r.Auth, len(cfg.Variant(r.Annotations)) > 0, s.layout.Temp())
+	sources, err := cfg.Sources(ref)
 	if err != nil {
 		return nil, err
 	}
+	var failed []string
+	for i, from := range sources {
+		c, err := cfg.ForPull(ctx, ref, from, r.Auth, s.layout.Temp())
+		if err != nil {
+			return nil, err
+		}
+		img, err := s.fetchFrom(ctx, c, ref, r, p)
+		if err == nil || i == len(sources)-1 || ctx.Err() != nil || errdefs.IsResourceExhausted(err) {
+			return img, registry.AfterMirrors(err, failed)
+		}
+		s.log.WithField("image", ref).WithField("source", from.Reference).
+			WithField("reason", registry.Scrub(err.Error(), r.Auth)).Info("failed to pull from a mirror, trying the next source")
+		failed = append(failed, fmt.Sprintf("%s: %v", from.Reference, err))
+		p.restart()
+	}
+	return nil, fmt.Errorf("no source of %s", ref)
+}
+
+// fetchFrom pulls from the source of c, which it closes, and aborts if the transfer stalls.
+func (s *Store) fetchFrom(
+	ctx context.Context, c *registry.PullConfig, ref reference.Named, r PullRequest, p *progress,
+) (*Image, error) {
 	defer c.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup

@@ -86,6 +86,13 @@ func (p *progress) Downloading(ref string) {
 	}
 }
 
+// restart forgets the layers, which another source may not have.
+func (p *progress) restart() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.p.Stage, p.layers, p.order = StageResolving, map[string]*LayerProgress{}, nil
+}
+
 // SetAsking says whether podd asks the additional layer store for the pull.
 func (p *progress) SetAsking(asks bool) {
 	p.mu.Lock()

@@ -55,3 +55,18 @@ func TestProgress(t *testing.T) {
 		t.Errorf("layers %+v, want %+v", got, want)
 	}
 }
+
+// TestProgressOfNextSource: layers of a source that failed do not count when another one is tried.
+func TestProgressOfNextSource(t *testing.T) {
+	p := newProgress("registry.test/app:v1")
+	p.Downloading("")
+	p.Note(types.ProgressProperties{Event: types.ProgressEventRead, OffsetUpdate: 5, Offset: 5,
+		Artifact: types.BlobInfo{Digest: "sha256:0", Size: 10}})
+	p.restart()
+	if got := p.snapshot(); got.Stage != StageResolving || len(got.Layers) > 0 {
+		t.Errorf("progress of the next source = %+v, want no layers", got)
+	}
+	if received, _ := p.waiting(); received != 5 {
+		t.Errorf("%d bytes received, want all 5: the stall watch goes on", received)
+	}
+}

@@ -71,6 +71,19 @@ func NewPullError(ref string, auth *Auth, cause error) error {
 	}
 }
 
+// AfterMirrors adds the failures of mirrors, which were tried before, to the text of an error. Its kind stays.
+func AfterMirrors(err error, failed []string) error {
+	if err == nil || len(failed) == 0 {
+		return err
+	}
+	kind := KindOf(err)
+	if kind == nil && !HasKind(err) {
+		kind = errdefs.ErrUnknown // whatever the text about the mirrors
+	}
+	return &Error{text: fmt.Sprintf("%v (mirrors failed before: %s)", Classify(err), strings.Join(failed, "; ")),
+		kind: kind, cause: err}
+}
+
 // Classify adds its kind to an error that has none.
 func Classify(cause error) error {
 	kind := KindOf(cause)
@@ -125,7 +138,7 @@ func KindOf(err error) error {
 func HasKind(err error) bool {
 	return errdefs.IsInvalidArgument(err) || errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) ||
 		errdefs.IsUnavailable(err) || errdefs.IsPermissionDenied(err) || errdefs.IsUnauthorized(err) ||
-		errdefs.IsResourceExhausted(err) || errdefs.IsAborted(err)
+		errdefs.IsResourceExhausted(err) || errdefs.IsAborted(err) || errdefs.IsUnknown(err)
 }
 
 func isSignature(err error) bool {
@@ -155,6 +168,7 @@ func registryKind(err error) error {
 		{"StatusCode: 401", errdefs.ErrUnauthenticated},
 		{"StatusCode: 403", errdefs.ErrPermissionDenied},
 		{"StatusCode: 404", errdefs.ErrNotFound},
+		{"StatusCode: 429", ErrRegistryUnavailable},    // of the first request to a registry
 		{"is blocked in", errdefs.ErrPermissionDenied}, // registries.conf: blocked = true
 	} {
 		if strings.Contains(err.Error(), answer.text) {

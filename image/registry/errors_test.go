@@ -93,6 +93,24 @@ func TestScrub(t *testing.T) {
 	}
 }
 
+// TestAfterMirrors: the kind of an error does not depend on the text about mirrors.
+func TestAfterMirrors(t *testing.T) {
+	failed := []string{"mirror.test/x: StatusCode: 404, gone"}
+	for name, c := range map[string]struct{ cause, want error }{
+		"unknown":    {errors.New("odd"), errdefs.ErrUnknown},
+		"classified": {docker.ErrTooManyRequests, ErrRegistryUnavailable},
+		"with kind":  {errdefs.ErrPermissionDenied, errdefs.ErrPermissionDenied},
+	} {
+		err := NewPullError("h.test/x", nil, AfterMirrors(c.cause, failed))
+		if !errors.Is(err, c.want) || errdefs.IsNotFound(err) || !strings.Contains(err.Error(), failed[0]) {
+			t.Errorf("%s: %v, want the kind %v and the mirror's error", name, err, c.want)
+		}
+		if err := AfterMirrors(c.cause, nil); err != c.cause {
+			t.Errorf("%s: %v without mirrors, want it as it is", name, err)
+		}
+	}
+}
+
 func TestRegistryHost(t *testing.T) {
 	for in, want := range map[string]string{
 		"quay.io": "quay.io", "https://quay.io/v2/": "quay.io", "H.test:5000": "h.test:5000",

@@ -80,7 +80,7 @@ func (c Config) explain(ctx context.Context, name reference.Named) (Explanation,
 	if err != nil {
 		return e, fmt.Errorf("look %s up in registries.conf: %w", name.Name(), err)
 	}
-	sources := []sysregistriesv2.PullSource{{Reference: name}}
+	sources := []Source{{Reference: name}}
 	if registry != nil {
 		e.Registry, e.Blocked = registry.Prefix, registry.Blocked
 		if sources, err = registry.PullSourcesFromReference(name); err != nil {

@@ -7,15 +7,41 @@ import (
 	"path/filepath"
 
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
 	"github.com/pelletier/go-toml/v2"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
 )
 
-// PullConfig is the configuration of one pull: of registries.conf and of the node's credentials, it has those for the
-// pull's registry and its mirrors only. Programs that registries.conf and the auth file name have run already.
+// Source is a place to pull an image from: a mirror, or its registry.
+type Source = sysregistriesv2.PullSource
+
+// Sources returns where to pull ref from, in the order to try: the mirrors of registries.conf, then the registry, which
+// may be another than ref's. Errors: errdefs.ErrPermissionDenied if registries.conf blocks it.
+func (c Config) Sources(ref reference.Named) ([]Source, error) {
+	sys := c.SystemContext()
+	registry, err := sysregistriesv2.FindRegistry(sys, ref.Name())
+	if err != nil {
+		return nil, fmt.Errorf("look %s up in registries.conf: %w", ref.Name(), err)
+	}
+	if registry == nil {
+		own := Source{Reference: ref}
+		own.Endpoint.Insecure = onLoopback(reference.Domain(ref))
+		return []Source{own}, nil
+	}
+	if registry.Blocked {
+		return nil, fmt.Errorf("registry %s is blocked in %s: %w", registry.Prefix,
+			sysregistriesv2.ConfigurationSourceDescription(sys), errdefs.ErrPermissionDenied)
+	}
+	sources, err := registry.PullSourcesFromReference(ref)
+	if err != nil {
+		return nil, fmt.Errorf("find the mirrors of %s: %w", ref, err)
+	}
+	return sources, nil
+}
+
+// PullConfig is the configuration of a pull from one source: registries.conf has that alone, and of the node's
+// credentials there are those for it. Programs that registries.conf and the auth file name have run already.
 type PullConfig struct {
 	// Config names the files below as RegistriesConf and AuthFile.
 	Config
@@ -27,69 +53,24 @@ type PullConfig struct {
 	Credentials *os.File
 }
 
-// needCredentials returns the repositories that a pull may ask: the mirrors' and the registry's own, which may be
-// another than ref's. Without those on the host of ref, if the request has credentials for it.
-func needCredentials(
-	registry *sysregistriesv2.Registry, ref reference.Named, given, variant bool,
-) (names []reference.Named, err error) {
-	sources, err := pullSources(registry, ref, variant)
-	if err != nil {
-		return nil, fmt.Errorf("find the mirrors of %s: %w", ref, err)
-	}
-	seen := map[string]bool{}
-	for _, source := range sources {
-		own := reference.Domain(source.Reference) == reference.Domain(ref)
-		if given && own || seen[source.Reference.Name()] {
-			continue
-		}
-		seen[source.Reference.Name()] = true
-		names = append(names, source.Reference)
-	}
-	return names, nil
-}
-
-// pullSources returns the mirrors of ref and its registry. A variant is read by its digest, for which registries.conf
-// may name other mirrors than for a tag.
-func pullSources(
-	registry *sysregistriesv2.Registry, ref reference.Named, variant bool,
-) ([]sysregistriesv2.PullSource, error) {
-	if registry == nil {
-		return []sysregistriesv2.PullSource{{Reference: ref}}, nil
-	}
-	sources, err := registry.PullSourcesFromReference(ref)
-	if _, digested := ref.(reference.Digested); digested || !variant || err != nil {
-		return sources, err
-	}
-	digested, err := reference.WithDigest(reference.TrimNamed(ref), digest.FromString("any"))
-	if err != nil {
-		return nil, err
-	}
-	more, err := registry.PullSourcesFromReference(digested)
-	return append(sources, more...), err
-}
-
 // WithoutRegistry returns the configuration of a job that asks no registry, with a directory in temp. The caller closes
 // it.
 func (c Config) WithoutRegistry(temp string) (*PullConfig, error) {
 	p := &PullConfig{Config: c}
-	if err := p.writeFiles(temp, nil, nil); err != nil {
+	if err := p.writeFiles(temp, nil); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (c *PullConfig) writeFiles(temp string, registry *sysregistriesv2.Registry, found credentialSet) (err error) {
+func (c *PullConfig) writeFiles(temp string, found credentialSet, registries ...sysregistriesv2.Registry) (err error) {
 	if c.Dir, err = os.MkdirTemp(temp, "pull-"); err != nil {
 		return err
 	}
-	var file struct {
+	raw, err := toml.Marshal(struct {
 		Registries []sysregistriesv2.Registry `toml:"registry"`
-	}
-	if registry != nil {
-		file.Registries = []sysregistriesv2.Registry{*registry}
-	}
-	raw, err := toml.Marshal(file)
+	}{registries})
 	if err != nil {
 		return fmt.Errorf("write the registry's part of registries.conf: %w", err)
 	}
@@ -112,41 +93,31 @@ func (c *PullConfig) Close() {
 	_ = os.RemoveAll(c.Dir) // what stays is removed at the next start
 }
 
-// ForPull reads the node's configuration for a pull of ref, which may select a variant of a list by annotations. The
-// credentials of the request, auth, take precedence. Its directory is made in temp. The caller closes the result.
+// ForPull returns the configuration of a pull of ref from one of its Sources. The credentials of the request, auth,
+// take precedence over the node's. Its directory is made in temp. The caller closes the result.
 func (c Config) ForPull(
-	ctx context.Context, ref reference.Named, auth *Auth, variant bool, temp string,
+	ctx context.Context, ref reference.Named, from Source, auth *Auth, temp string,
 ) (*PullConfig, error) {
 	sys := c.SystemContext()
 	if err := auth.Apply(sys, ref); err != nil {
 		return nil, err
 	}
-	registry, err := sysregistriesv2.FindRegistry(sys, ref.Name())
-	if err != nil {
-		return nil, fmt.Errorf("look %s up in registries.conf: %w", ref.Name(), err)
+	var needed []reference.Named
+	if sys.DockerAuthConfig == nil || reference.Domain(from.Reference) != reference.Domain(ref) {
+		needed = []reference.Named{from.Reference}
 	}
-	if registry != nil && registry.Blocked {
-		return nil, fmt.Errorf("registry %s is blocked in %s: %w", registry.Prefix,
-			sysregistriesv2.ConfigurationSourceDescription(sys), errdefs.ErrPermissionDenied)
-	}
-	names, err := needCredentials(registry, ref, sys.DockerAuthConfig != nil, variant)
-	if err != nil {
-		return nil, err
-	}
-	found, err := c.findCredentials(ctx, names)
+	found, err := c.findCredentials(ctx, needed)
 	if err != nil {
 		return nil, err
 	}
 	p := &PullConfig{Config: c}
-	if err := p.writeFiles(temp, registry, found); err != nil {
+	table := sysregistriesv2.Registry{Prefix: ref.Name(), Endpoint: from.Endpoint}
+	table.Location, table.PullFromMirror = from.Reference.Name(), ""
+	if err := p.writeFiles(temp, found, table); err != nil {
 		p.Close()
 		return nil, err
 	}
 	p.Sys = p.Config.SystemContext()
 	p.Sys.DockerAuthConfig, p.Sys.DockerBearerRegistryToken = sys.DockerAuthConfig, sys.DockerBearerRegistryToken
-	if err := TrustLoopback(p.Sys, ref); err != nil {
-		p.Close()
-		return nil, err
-	}
 	return p, nil
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -64,7 +63,7 @@ func doPull(ctx context.Context, job Job, out *reporter, replies <-chan Found) (
 		return Result{}, err
 	}
 	sys := w.systemContext()
-	if err := errors.Join(job.Auth.Apply(sys, named), registry.TrustLoopback(sys, named)); err != nil {
+	if err := job.Auth.Apply(sys, named); err != nil {
 		return Result{}, err
 	}
 	if job.Config.AdditionalLayerStore != "" {

@@ -1,0 +1,125 @@
+package image_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/image"
+)
+
+// mirrored is a configuration with mirrors of a registry.
+func mirrored(t *testing.T, origin *testRegistry, mirrors ...*testRegistry) setup {
+	t.Helper()
+	cfg := config(t)
+	conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", origin.host)
+	for _, m := range mirrors {
+		conf += fmt.Sprintf("[[registry.mirror]]\nlocation = %q\ninsecure = true\n", m.host)
+	}
+	writeFile(t, cfg.RegistriesConf, conf)
+	return cfg
+}
+
+// TestHalfMirrors: a mirror that has a part of an image only, or a wrong one, is passed over, and named if all fail.
+func TestHalfMirrors(t *testing.T) {
+	t.Parallel()
+	img := craft(t, nil, tree{"a": "1"}, tree{"b": "2"})
+	list := listOf(t, "linux/amd64", img)
+	manifest, top := "/manifests/"+digestOf(t, img), "/blobs/"+layerDigest(t, img, 1)
+	page := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<html>please log in</html>")
+	}
+	for name, c := range map[string]struct {
+		part   string
+		answer func(http.ResponseWriter)
+	}{
+		"no manifest of the list": {manifest, func(w http.ResponseWriter) { refuse(w, 404, "MANIFEST_UNKNOWN") }},
+		"no blob and no JSON":     {top, func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }},
+		"no blob":                 {top, func(w http.ResponseWriter) { refuse(w, 404, "BLOB_UNKNOWN") }},
+		"page for a list":         {"/manifests/v1", page},
+		"page for a manifest":     {manifest, page},
+		"page for a config":       {"/blobs/sha256:" + imageID(t, img), page},
+		"garbage":                 {top, func(w http.ResponseWriter) { fmt.Fprint(w, "garbage") }},
+		"error":                   {top, func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }},
+		"cut": {top, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, "x")
+		}},
+		"denied": {manifest, func(w http.ResponseWriter) { refuse(w, 403, "DENIED") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			half, second, origin := newRegistry(t), newRegistry(t), newRegistry(t)
+			fail := func(w http.ResponseWriter, r *http.Request) bool {
+				found := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, c.part)
+				if found {
+					c.answer(w)
+				}
+				return found
+			}
+			for _, r := range []*testRegistry{half, second, origin} {
+				r.push(t, "app:v1", list)
+			}
+			half.setGuard(fail)
+			second.setGuard(fail)
+			ref := origin.host + "/app:v1"
+			s := open(t, mirrored(t, origin, half, second))
+			got := pull(t, s, ref)
+			if got.ID != imageID(t, img) || !slices.Equal(got.Tags, []string{ref}) {
+				t.Errorf("image %s %q, want %s of the registry", got.ID, got.Tags, imageID(t, img))
+			}
+			if half.count("GET /v2/app/manifests/v1") == 0 || second.count("GET /v2/app/manifests/v1") == 0 {
+				t.Error("a mirror was not asked")
+			}
+			origin.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+				refuse(w, http.StatusForbidden, "DENIED")
+				return true
+			})
+			_, err := open(t, mirrored(t, origin, half, second)).Pull(t.Context(), image.PullRequest{Ref: ref})
+			if !errdefs.IsPermissionDenied(err) {
+				t.Fatalf("error %v, want the registry's", err)
+			}
+			for _, mirror := range []*testRegistry{half, second} {
+				if !strings.Contains(err.Error(), mirror.host+"/app:v1: ") {
+					t.Errorf("error %v does not name the mirror %s", err, mirror.host)
+				}
+			}
+		})
+	}
+}
+
+// TestTooLargeOfMirror: an image that exceeds a limit is not fetched again from the next source.
+func TestTooLargeOfMirror(t *testing.T) {
+	t.Parallel()
+	mirror, origin := newRegistry(t), newRegistry(t)
+	img := craft(t, nil, tree{"a": strings.Repeat("x", 2<<20)})
+	mirror.push(t, "app:v1", img)
+	origin.push(t, "app:v1", img)
+	cfg := mirrored(t, origin, mirror)
+	cfg.MaxImageBytes = 1 << 20
+	origin.forget() // requests of push
+	_, err := open(t, cfg).Pull(t.Context(), image.PullRequest{Ref: origin.host + "/app:v1"})
+	if n := origin.count("GET "); !isFull(err) || n > 0 {
+		t.Errorf("error %v after %d requests to the registry, want one of the limit after none", err, n)
+	}
+}
+
+// TestStalledMirror: a mirror that sends nothing is passed over after pull_progress_timeout.
+func TestStalledMirror(t *testing.T) {
+	t.Parallel()
+	mirror, origin := newRegistry(t), newRegistry(t)
+	img := simple(t, "x")
+	mirror.push(t, "app:v1", img)
+	origin.push(t, "app:v1", img)
+	hang(t, mirror, "/v2/app/blobs/"+layerDigest(t, img, 0))
+	cfg := mirrored(t, origin, mirror)
+	cfg.PullProgressTimeout = 2 * time.Second
+	if got := pull(t, open(t, cfg), origin.host+"/app:v1"); got.ID != imageID(t, img) {
+		t.Errorf("image %s, want %s", got.ID, imageID(t, img))
+	}
+}
