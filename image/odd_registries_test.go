@@ -123,3 +123,42 @@ func TestStalledMirror(t *testing.T) {
 		t.Errorf("image %s, want %s", got.ID, imageID(t, img))
 	}
 }
+
+// TestShortNameCredentials: the credentials of a request with a short name are for docker.io; no other registry that is
+// searched gets them, unless they name it.
+func TestShortNameCredentials(t *testing.T) {
+	t.Parallel()
+	first, hub := newRegistry(t), newRegistry(t)
+	hub.push(t, "library/app:v1", simple(t, "x"))
+	cfg := config(t)
+	writeFile(t, cfg.RegistriesConf, fmt.Sprintf("unqualified-search-registries = [%q, \"docker.io\"]\n"+
+		"[[registry]]\nlocation = %q\ninsecure = true\n"+
+		"[[registry]]\nprefix = \"docker.io\"\nlocation = %q\ninsecure = true\n", first.host, first.host, hub.host))
+	got := askForCredentials(first, "Basic")
+	s := open(t, cfg)
+	pullShort := func(auth image.Auth) {
+		t.Helper()
+		if _, err := s.Pull(t.Context(), image.PullRequest{Ref: "app:v1", Auth: &auth}); err != nil {
+			t.Error(err)
+		}
+	}
+	pullShort(image.Auth{Username: user, Password: password})
+	if text := got(); text == "" || strings.Contains(text, base64Of(user+":"+password)) {
+		t.Errorf("requests to the first registry %q, want some without credentials", text)
+	}
+	own := &image.Auth{Username: user, Password: password}
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: "absent:v1", Auth: own})
+	if !errdefs.IsNotFound(err) {
+		t.Errorf("pull of an image that is nowhere = %v, want that it is not found", err)
+	}
+	pullShort(image.Auth{Username: user, Password: password, ServerAddress: first.host})
+	if text := got(); !strings.Contains(text, base64Of(user+":"+password)) {
+		t.Errorf("requests to the first registry %q, want credentials that name it", text)
+	}
+	conf := readFile(t, cfg.RegistriesConf)
+	writeFile(t, cfg.RegistriesConf, strings.Replace(conf, ", \"docker.io\"", "", 1))
+	_, err = s.Pull(t.Context(), image.PullRequest{Ref: "app:v2", Auth: own})
+	if !errdefs.IsUnauthorized(err) || !strings.Contains(err.Error(), "use the full name") {
+		t.Errorf("pull from a registry that gets no credentials = %v, want an error that says what to do", err)
+	}
+}

@@ -83,6 +83,10 @@ func (s *Store) pullAny(ctx context.Context, r PullRequest, p *progress) (*Image
 	if err := s.cfg().CheckShortName(refs); err != nil {
 		return nil, err
 	}
+	_, short, _ := registry.ParseReference(r.Ref) // Candidates has parsed it
+	if short {
+		r.Auth = r.Auth.ForShortName()
+	}
 	for _, ref := range refs {
 		var img *Image
 		if img, err = s.fetch(ctx, ref, r, p); err == nil {
@@ -94,6 +98,9 @@ func (s *Store) pullAny(ctx context.Context, r PullRequest, p *progress) (*Image
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
+	}
+	if short && r.Auth != nil && errdefs.IsUnauthorized(err) {
+		err = fmt.Errorf("%w (credentials with a short name are for docker.io: use the full name)", err)
 	}
 	return nil, err
 }

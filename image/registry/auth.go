@@ -63,6 +63,17 @@ func (a *Auth) appliesTo(ref reference.Named) bool {
 	return a.ServerAddress == "" || registryHost(a.ServerAddress) == registryHost(reference.Domain(ref))
 }
 
+// ForShortName returns the credentials of a request with a short name. The kubelet has looked them up for docker.io, so
+// no other registry that is searched for the name gets them, unless they name it.
+func (a *Auth) ForShortName() *Auth {
+	if a == nil || a.ServerAddress != "" {
+		return a
+	}
+	own := *a
+	own.ServerAddress = "docker.io"
+	return &own
+}
+
 // registryHost returns the host and port of a registry in any notation: "quay.io", "https://quay.io/v2/". Docker Hub
 // has several hosts.
 func registryHost(address string) string {
