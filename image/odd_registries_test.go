@@ -162,3 +162,18 @@ func TestShortNameCredentials(t *testing.T) {
 		t.Errorf("pull from a registry that gets no credentials = %v, want an error that says what to do", err)
 	}
 }
+
+// TestBusyRegistry: a registry that answers the first request with 429 is unavailable.
+func TestBusyRegistry(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	reg.setGuard(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	_, err := open(t, config(t, reg.host)).Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+	if !isUnavailable(err) {
+		t.Errorf("error %v, want that the registry is unavailable", err)
+	}
+}

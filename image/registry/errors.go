@@ -239,16 +239,24 @@ func HideSecrets(text string) string {
 	return text
 }
 
-// Scrub removes credentials from a text and bounds its length.
+// Scrub removes credentials from a text and bounds its length. A text with one is hidden as a whole: a gap in a
+// sentence that the reader knows would tell the word. The text of its kind stays, which podd has put in front.
 func Scrub(text string, auth *Auth) string {
+	kind := ""
+	for _, k := range []error{ErrRegistryUnavailable, ErrSignatureInvalid, errdefs.ErrUnauthenticated} {
+		if rest, ok := strings.CutPrefix(text, kindText(k)+": "); ok {
+			kind, text = kindText(k)+": ", rest
+		}
+	}
 	text = HideSecrets(text)
 	if auth != nil {
 		for _, secret := range []string{auth.Password, auth.Auth, auth.IdentityToken, auth.RegistryToken} {
-			if len(secret) > 3 {
-				text = strings.ReplaceAll(text, secret, "[hidden]")
+			if len(secret) > 3 && strings.Contains(text, secret) {
+				text = "[hidden: the text has credentials]"
 			}
 		}
 	}
+	text = kind + text
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText], "") + "..."
 	}

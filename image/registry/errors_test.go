@@ -34,7 +34,9 @@ func TestKinds(t *testing.T) {
 		"401":          {docker.ErrUnauthorizedForCredentials{Err: errors.New("no")}, errdefs.ErrUnauthenticated},
 		"unauthorized": {errcode.ErrorCodeUnauthorized.WithMessage("no"), errdefs.ErrUnauthenticated},
 		"denied":       {errcode.ErrorCodeDenied.WithMessage("no"), errdefs.ErrPermissionDenied},
-		"text 404":     {errors.New(`reading manifest: StatusCode: 404, "gone"`), errdefs.ErrNotFound},
+		"429 of the first request": {errors.New(`pinging container registry h.test: StatusCode: 429, "x"`),
+			ErrRegistryUnavailable},
+		"text 404": {errors.New(`reading manifest: StatusCode: 404, "gone"`), errdefs.ErrNotFound},
 		"key": {fmt.Errorf("Source image rejected: %w", &fs.PathError{Op: "open", Path: "/k", Err: syscall.EACCES}),
 			errdefs.ErrFailedPrecondition},
 		"blocked": {errors.New("registry h.test is blocked in /etc/containers/registries.conf"),
@@ -67,15 +69,12 @@ func TestKinds(t *testing.T) {
 }
 
 func TestScrub(t *testing.T) {
-	auth := &Auth{Username: "someone", Password: "pa55word", IdentityToken: "idtoken", RegistryToken: "regtoken",
-		Auth: "YTpi"}
 	got := Scrub(`Get "https://cdn.test/blob?X-Signature=abc&y=1": `+
-		`pa55word idtoken regtoken YTpi someone http://h/x?token=1 https://us:urlpass@h.test/p/q `+
+		`someone http://h/x?token=1 https://us:urlpass@h.test/p/q `+
 		`parse "http://h:x?q=\"escaped \"quoted": bad port decoding bearer token (last URL "http://h/", body start `+
 		`"{\"of a node's \\ server"): x StatusCode: 404, "of a server": y {"Secret": "of a helper"} end `+
-		"error parsing HTTP 403 response body: unexpected EOF: \"of a body\"", auth)
-	for _, secret := range []string{"X-Signature", "pa55word", "idtoken", "regtoken", "YTpi", "token=1", "urlpass",
-		"escaped", "quoted", "of a"} {
+		"error parsing HTTP 403 response body: unexpected EOF: \"of a body\"", nil)
+	for _, secret := range []string{"X-Signature", "token=1", "urlpass", "escaped", "quoted", "of a"} {
 		if strings.Contains(got, secret) {
 			t.Errorf("scrub = %q, want it without %q", got, secret)
 		}
@@ -88,8 +87,29 @@ func TestScrub(t *testing.T) {
 	if got := Scrub(strings.Repeat("é", 10000), nil); len(got) > maxErrorText+3 || strings.ContainsRune(got, '\ufffd') {
 		t.Errorf("scrub = %d bytes, want at most %d of valid UTF-8", len(got), maxErrorText+3)
 	}
-	if got := Scrub("aaa", &Auth{Password: "a"}); got != "aaa" {
-		t.Errorf("scrub of a short password = %q, want %q", got, "aaa")
+}
+
+// TestScrubCredentials: a text with credentials is hidden as a whole, so that its gap does not tell them; podd's own
+// words about its kind stay, which tell nothing about them.
+func TestScrubCredentials(t *testing.T) {
+	const hidden, denied = "[hidden: the text has credentials]", "wrong or missing credentials: "
+	for text, c := range map[string]struct {
+		auth Auth
+		want string
+	}{
+		"you sent pa55word":           {Auth{Password: "pa55word"}, hidden},
+		"you sent idtoken":            {Auth{IdentityToken: "idtoken"}, hidden},
+		"you sent regtoken":           {Auth{RegistryToken: "regtoken"}, hidden},
+		"you sent YTpi":               {Auth{Auth: "YTpi"}, hidden},
+		"someone is unknown":          {Auth{Username: "someone", Password: "pa55word"}, "someone is unknown"},
+		"aaa":                         {Auth{Password: "a"}, "aaa"},
+		denied + "no":                 {Auth{Password: "wrong"}, denied + "no"},
+		denied + "not wrong":          {Auth{Password: "wrong"}, denied + hidden},
+		"registry is unavailable: no": {Auth{Password: "registry"}, "registry is unavailable: no"},
+	} {
+		if got := Scrub(text, &c.auth); got != c.want {
+			t.Errorf("Scrub(%q) = %q, want %q", text, got, c.want)
+		}
 	}
 }
 
