@@ -24,8 +24,7 @@ const maxDownloads = 6
 const metadataShare = 4
 
 // addLayers stores the layers of an image side by side before it is copied: the copy then finds them in the store. It
-// does nothing for an image with layers that it does not know: the copy says what is wrong, or stores them one after
-// the other.
+// does nothing for an image with layers that it does not know: the copy fails with the reason.
 //
 // Layers that the additional layer store has are not fetched, except those in corrupt. It returns their ids.
 func (w *worker) addLayers(ctx context.Context, job copyJob, corrupt []string) (lazy []string, err error) {
