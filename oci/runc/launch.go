@@ -123,7 +123,9 @@ type execFiles struct {
 }
 
 // innerPidFile is where a runtime with its own kernel writes the command's pid in that kernel.
-func (f execFiles) innerPidFile() string { return f.pid + ".inner" }
+func (f execFiles) innerPidFile() string { return innerPidFile(f.pid) }
+
+func innerPidFile(pidFile string) string { return pidFile + ".inner" }
 
 func (f execFiles) all() []string { return []string{f.process, f.pid, f.innerPidFile()} }
 
@@ -285,6 +287,7 @@ func (c *launchedCommand) ended(err error) error {
 func (c *launchedCommand) killAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
+	c.awaitStart(ctx)
 	c.group.Kill(ctx)
 	if c.signalInSandbox != nil { // both may fail; children of the command are in its group unless they left it
 		c.signalInSandbox(ctx, "--pgid=", "KILL")
@@ -324,6 +327,27 @@ func (c *launchedCommand) hangUpProcess(ctx context.Context) {
 		_ = command.HangUp(ctx)
 	}
 }
+
+// awaitStart waits until the runtime has written the command's pid, or the launcher has ended. A sandbox starts a
+// command for which it was asked, also if the launcher is gone, and then nobody knows its pid. crun's command may have
+// lost its parent without being in its cgroup.
+func (c *launchedCommand) awaitStart(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	file := c.pidFile
+	if c.signalInSandbox != nil {
+		file = innerPidFile(file)
+	}
+	for c.launcher.Alive() && ctx.Err() == nil {
+		if info, err := os.Stat(file); err == nil && info.Size() > 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// startTime is how long a runtime may take to start a command that is to be killed.
+const startTime = 5 * time.Second
 
 // launcherTime is how long the launcher may take to exit after its command.
 const launcherTime = time.Second

@@ -52,6 +52,13 @@ func TestHangUp(t *testing.T) {
 	t.Run("runsc", func(t *testing.T) { ocitest.HangUp(t, sandboxed, "", ocitest.Stubborn) })
 }
 
+func TestEarlyTimeout(t *testing.T) {
+	for _, name := range []string{"runc", "crun"} {
+		t.Run(name, func(t *testing.T) { ocitest.EarlyTimeout(t, harness(name)) })
+	}
+	t.Run("runsc", func(t *testing.T) { ocitest.EarlyTimeout(t, sandboxed) })
+}
+
 func TestReasonOOM(t *testing.T) {
 	for _, name := range []string{"runc", "crun"} {
 		t.Run(name, func(t *testing.T) { ocitest.OOM(t, harness(name)) })

@@ -187,3 +187,9 @@ func TestTerminalInput(t *testing.T) {
 }
 
 func TestKillFrozen(t *testing.T) { ocitest.KillFrozen(t, harnesses()["runc"]) }
+
+func TestEarlyTimeout(t *testing.T) {
+	for name, newHarness := range harnesses() {
+		t.Run(name, func(t *testing.T) { ocitest.EarlyTimeout(t, newHarness) })
+	}
+}
