@@ -109,7 +109,7 @@ func (b *ballast) reread() error {
 			return fmt.Errorf("read the list of images again: %w", err)
 		}
 		lock.Lock()
-		err = lock.Touch()
+		_, err = lock.RecordWrite()
 		lock.Unlock()
 		if err != nil {
 			return fmt.Errorf("read the list of images again: %w", err)
