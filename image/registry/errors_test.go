@@ -125,7 +125,7 @@ func TestAfterMirrors(t *testing.T) {
 		if !errors.Is(err, c.want) || errdefs.IsNotFound(err) || !strings.Contains(err.Error(), failed[0]) {
 			t.Errorf("%s: %v, want the kind %v and the mirror's error", name, err, c.want)
 		}
-		if err := AfterMirrors(c.cause, nil); err != c.cause {
+		if err := AfterMirrors(c.cause, nil); !errors.Is(err, c.cause) || err.Error() != c.cause.Error() {
 			t.Errorf("%s: %v without mirrors, want it as it is", name, err)
 		}
 	}

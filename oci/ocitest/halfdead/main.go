@@ -8,8 +8,13 @@ import (
 	"time"
 )
 
-// The initialization of variables runs on the main thread, and keeps main on it.
-var _ = func() struct{} { runtime.LockOSThread(); return struct{}{} }()
+// mainThread is the id of the main thread, on which the initialization of variables runs, and keeps main.
+var mainThread = lockThread()
+
+func lockThread() int {
+	runtime.LockOSThread()
+	return syscall.Gettid()
+}
 
 func main() {
 	go func() {
@@ -17,5 +22,7 @@ func main() {
 			time.Sleep(time.Second)
 		}
 	}()
-	_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // of the thread
+	if syscall.Gettid() == mainThread {
+		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // of the thread
+	}
 }
