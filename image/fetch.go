@@ -11,6 +11,7 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/storage"
 
+	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/image/registry"
 	"github.com/podd-project/podd/image/worker"
 )
@@ -103,6 +104,10 @@ func (s *Store) register(stored *storage.Image, names ...reference.Named) (*Imag
 		add = append(add, name.String())
 	}
 	if err := s.storage.AddNames(stored.ID, add); err != nil {
+		return nil, fmt.Errorf("name image %s: %w", stored.ID, err)
+	}
+	// Storage syncs the list, but not its new name: without this an acknowledged image could be lost with the power.
+	if err := checkpoint.Sync(s.layout.ImageList()); err != nil {
 		return nil, fmt.Errorf("name image %s: %w", stored.ID, err)
 	}
 	if err := s.refresh(); err != nil {

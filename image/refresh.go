@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"time"
 
 	"go.podman.io/storage"
@@ -39,7 +38,7 @@ func (s *Store) refresh() error {
 
 // imagesStamp returns the stamp of the file that storage replaces at every change of its list of images.
 func imagesStamp(l worker.Layout) string {
-	info, err := os.Stat(filepath.Join(l.Images(), "images.json"))
+	info, err := os.Stat(l.ImageList())
 	if err != nil {
 		return ""
 	}

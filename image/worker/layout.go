@@ -47,6 +47,9 @@ func (l Layout) Ballast() string { return filepath.Join(l.Root, ballastFile) }
 // Images holds the records of images.
 func (l Layout) Images() string { return filepath.Join(l.Root, "overlay-images") }
 
+// ImageList is the file that storage replaces at every change of its list of images.
+func (l Layout) ImageList() string { return filepath.Join(l.Images(), "images.json") }
+
 // Layers holds the records of layers.
 func (l Layout) Layers() string { return filepath.Join(l.Root, "overlay-layers") }
 

@@ -26,6 +26,7 @@ const (
 	fuseLookup  = 1
 	fuseGetattr = 3
 	fuseOpen    = 14
+	fuseStatfs  = 17
 	fuseInit    = 26
 	fuseAccess  = 34
 )
@@ -106,6 +107,8 @@ func (f *Volume) answer(opcode uint32, node uint64) []byte {
 		return append(append(b, make([]byte, 8)...), attr(2)...)
 	case opcode == fuseAccess: // no body
 		return []byte{}
+	case opcode == fuseStatfs: // struct fuse_statfs_out
+		return make([]byte, 80)
 	case opcode == fuseOpen: // struct fuse_open_out
 		return make([]byte, 16)
 	}
