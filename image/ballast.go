@@ -6,12 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"github.com/sirupsen/logrus"
 	"go.podman.io/storage/pkg/lockfile"
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/image/layers"
 	"github.com/podd-project/podd/image/worker"
 )
 
@@ -91,7 +91,7 @@ func (s *Store) release(remove func() error) error {
 	if err != nil {
 		err = errors.Join(err, s.ballast.reread())
 	}
-	if !isFull(err) {
+	if !layers.IsFull(err) {
 		return err
 	}
 	s.ballast.drop()
@@ -117,5 +117,3 @@ func (b *ballast) reread() error {
 	}
 	return nil
 }
-
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

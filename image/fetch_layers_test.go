@@ -98,18 +98,7 @@ func TestOtherBlobOfSameTar(t *testing.T) {
 	reg := newRegistry(t)
 	img := simple(t, "x")
 	reg.push(t, "app:v1", img)
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := layers[0].Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := lowestBlob(t, img)
 	const gzipTime = 4 // the offset of the header's modification time
 	raw[gzipTime] ^= 1
 	reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
@@ -121,7 +110,7 @@ func TestOtherBlobOfSameTar(t *testing.T) {
 	})
 	cfg := config(t, reg.host)
 	s := open(t, cfg)
-	_, err = s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
 	if want := "does not have the digest " + layerDigest(t, img, 0); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want one with %q", err, want)
 	}

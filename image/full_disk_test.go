@@ -165,7 +165,7 @@ func TestLayersOfFailedPulls(t *testing.T) {
 	if usage, _, err := s.Usage(t.Context()); err != nil || usage[0].Bytes < 1<<20 {
 		t.Errorf("Usage = %+v, %v, want the layers in it", usage, err)
 	}
-	if err := s.RemoveUnusedLayers(t.Context()); err != nil || stored() != 0 {
+	if err := s.RemoveUnusedLayers(); err != nil || stored() != 0 {
 		t.Errorf("RemoveUnusedLayers = %v, and %d layers are left", err, stored())
 	}
 	eventually(t, "no layers are counted", func() bool { return s.Disk().Unused == 0 })

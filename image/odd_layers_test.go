@@ -18,7 +18,7 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// oddLayer has a file twice, and whiteouts before and after what it has of the same name. The contents are zero bytes.
+// oddLayer has a file twice, and whiteouts before and after entries of the same name. The contents are zero bytes.
 func oddLayer(t testing.TB) v1.Layer {
 	t.Helper()
 	return headersLayer(t,
@@ -129,7 +129,7 @@ func TestCutDownload(t *testing.T) {
 	}
 }
 
-// TestDownloadIsCutOften: a registry that cuts off every download is not asked for ever.
+// TestDownloadIsCutOften: a registry that cuts off every download gets a few requests only.
 func TestDownloadIsCutOften(t *testing.T) {
 	t.Parallel()
 	reg := newRegistry(t)
@@ -158,6 +158,12 @@ func largeImage(t testing.TB) (v1.Image, []byte) {
 	content := make([]byte, 6<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content) // never fails
 	img := craft(t, nil, tree{"a": string(content)})
+	return img, lowestBlob(t, img)
+}
+
+// lowestBlob returns the blob of an image's lowest layer.
+func lowestBlob(t testing.TB, img v1.Image) []byte {
+	t.Helper()
 	layers, err := img.Layers()
 	if err != nil {
 		t.Fatal(err)
@@ -170,5 +176,5 @@ func largeImage(t testing.TB) (v1.Image, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return img, blob
+	return blob
 }

@@ -190,7 +190,7 @@ func TestFalseLayers(t *testing.T) {
 				cfg := config(t, reg.host)
 				s := open(t, cfg)
 				err := try(t, reg, s, cfg, oddImage(t, victim, c.change))
-				isDocker := way == "load of a docker archive" // the library has errors of its own for these
+				isDocker := way == "load of a docker archive" // the library has other errors for these
 				if !errdefs.IsInvalidArgument(err) || way != "preload" && !isDocker && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want an invalid argument with %q", err, c.want)
 				}

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,7 +18,7 @@ const unusedInterval = 10 * time.Minute
 
 // RemoveUnusedLayers deletes the layers of no image, which failed pulls have left. It does nothing while a pull is in
 // progress, which may be about to use them.
-func (s *Store) RemoveUnusedLayers(context.Context) error { return s.removeUnused(time.Now(), 0) }
+func (s *Store) RemoveUnusedLayers() error { return s.removeUnused(time.Now(), 0) }
 
 // removeUnused deletes the layers of no image that were stored before a time, unless more pulls are in progress than
 // those of the caller.
@@ -84,7 +83,7 @@ func unusedLayers(from storage.Store) ([]storage.Layer, error) {
 	return unused, nil
 }
 
-// removeOldUnused removes layers of no image at intervals: the kubelet cannot, since there is no image.
+// removeOldUnused removes old layers of no image: the kubelet only collects images.
 func (s *Store) removeOldUnused() {
 	if err := s.removeUnused(time.Now().Add(-unusedAge), 0); err != nil {
 		s.log.WithError(err).Warn("failed to remove layers that failed pulls have left")

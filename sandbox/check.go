@@ -206,7 +206,7 @@ func (e *Engine) checkProcess(ctx context.Context, p *Pod, id string) []Finding 
 
 // FreeAddress frees the addresses of a pod id for which Check found no record.
 func (e *Engine) FreeAddress(ctx context.Context, id string) error {
-	return lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+	return undo(ctx, e, func(ctx context.Context) error {
 		return e.janitor.Machine.Abandon(ctx, id)
 	})
 }

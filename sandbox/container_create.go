@@ -301,7 +301,7 @@ func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 // Unknown and listed, for the kubelet to remove.
 func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
 	c.life.End(cause)
-	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+	err := undo(ctx, e, func(ctx context.Context) error {
 		return e.deleteContainer(ctx, c)
 	})
 	if err == nil {

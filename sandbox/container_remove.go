@@ -39,7 +39,7 @@ func (e *Engine) removeContainer(ctx context.Context, c *Container) error {
 	if _, err := e.Container(c.ID); err != nil {
 		return nil // another container may have its labels by now
 	}
-	return lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+	return undo(ctx, e, func(ctx context.Context) error {
 		return e.deleteContainer(ctx, c)
 	})
 }

@@ -100,7 +100,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
 	c.failStart(cause)
 	operation.SetStage(ctx, "stop")
-	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+	err := undo(ctx, e, func(ctx context.Context) error {
 		if !c.awaitsRestore() {
 			return e.stopContainer(ctx, c, 0)
 		}

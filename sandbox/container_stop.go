@@ -102,7 +102,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *lifecyc
 // endByRuntime deletes a container that signals do not end: a paused one, or one whose monitor hangs and never reports
 // the exit. It is the last resort because an exit that is not recorded yet is lost if podd dies.
 func (e *Engine) endByRuntime(c *Container) error {
-	return lifecycle.Undo(e.life.Context(), e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+	return undo(e.life.Context(), e, func(ctx context.Context) error {
 		if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func (e *Engine) exit(c *Container, x oci.Exit) {
 
 // releaseExited deletes the runtime state of an exited container.
 func (e *Engine) releaseExited(ctx context.Context, c *Container) {
-	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+	err := undo(ctx, e, func(ctx context.Context) error {
 		if err := c.slot.Acquire(ctx); err != nil {
 			return fmt.Errorf("wait for another operation on the container: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/garbage"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -22,6 +23,11 @@ func newJanitor(e *Engine) *garbage.Janitor {
 		Cgroups:  e.cgroupsOfPods,
 		Prefixes: func() []string { return []string{e.cfg.Load().CgroupPrefix, DefaultConfig().CgroupPrefix} },
 	}, claims{e}, e.deps.Log, func() time.Duration { return e.cfg.Load().undoTimeout() })
+}
+
+// undo runs one teardown of a pod or container, see lifecycle.Undo, with the limit of the present configuration.
+func undo(ctx context.Context, e *Engine, teardown func(context.Context) error) error {
+	return lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), teardown)
 }
 
 // RunGC collects garbage until ctx ends, see garbage.Janitor.

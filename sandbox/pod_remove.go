@@ -20,7 +20,7 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 		if _, err := e.Pod(p.ID); err != nil {
 			return nil // its creation was undone, or another call removed it
 		}
-		return lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error { return e.deletePod(ctx, p) })
+		return undo(ctx, e, func(ctx context.Context) error { return e.deletePod(ctx, p) })
 	})
 }
 

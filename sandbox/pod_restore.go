@@ -14,7 +14,6 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
@@ -137,7 +136,7 @@ func restoreContainers(
 
 // discardRestored removes a pod that could not be restored, and returns cause.
 func discardRestored(ctx context.Context, e *Engine, p *Pod, cause error) error {
-	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+	err := undo(ctx, e, func(ctx context.Context) error {
 		return e.RemovePod(ctx, p.ID)
 	})
 	if err == nil || errdefs.IsNotFound(err) {

@@ -59,7 +59,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.observe(record.PodStopping, nil); err != nil {
 		p.log().WithError(err).Warn("failed to write pod status")
 	}
-	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+	err := undo(ctx, e, func(ctx context.Context) error {
 		return e.teardownPod(ctx, p)
 	})
 	reason := ""

@@ -11,20 +11,20 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// Download is a blob to fetch.
-type Download struct {
-	Source types.ImageSource
-	Blob   types.BlobInfo
-	// Most bounds its size in bytes.
-	Most int64
-	// Note gets the progress.
-	Note func(types.ProgressProperties)
+// download is a blob to fetch.
+type download struct {
+	source types.ImageSource
+	blob   types.BlobInfo
+	// most bounds its size in bytes.
+	most int64
+	// note gets the progress.
+	note func(types.ProgressProperties)
 }
 
-// Write fetches the blob into a file, whose content it replaces, and checks its digest. If the connection is lost and
+// write fetches the blob into a file, whose content it replaces, and checks its digest. If the connection is lost and
 // the library cannot go on where it was, as with a registry without ranges, it begins again, at most twice.
-func (d Download) Write(ctx context.Context, to *os.File) error {
-	if err := d.Blob.Digest.Validate(); err != nil {
+func (d download) write(ctx context.Context, to *os.File) error {
+	if err := d.blob.Digest.Validate(); err != nil {
 		return err
 	}
 	const attempts = 3
@@ -39,31 +39,31 @@ func (d Download) Write(ctx context.Context, to *os.File) error {
 }
 
 // attempt fetches the blob once. cut is true if the connection ended within it.
-func (d Download) attempt(ctx context.Context, to *os.File) (cut bool, err error) {
+func (d download) attempt(ctx context.Context, to *os.File) (cut bool, err error) {
 	if _, err := to.Seek(0, io.SeekStart); err != nil {
 		return false, err
 	}
 	if err := to.Truncate(0); err != nil {
 		return false, err
 	}
-	body, _, err := d.Source.GetBlob(ctx, d.Blob, none.NoCache)
+	body, _, err := d.source.GetBlob(ctx, d.blob, none.NoCache)
 	if err != nil {
 		return false, err
 	}
 	defer body.Close()
-	sum := d.Blob.Digest.Verifier()
-	reader := &progressReader{ctx: ctx, from: io.LimitReader(body, d.Most+1), blob: d.Blob, note: d.Note}
+	sum := d.blob.Digest.Verifier()
+	reader := &progressReader{ctx: ctx, from: io.LimitReader(body, d.most+1), blob: d.blob, note: d.note}
 	n, err := io.Copy(io.MultiWriter(to, sum), reader)
 	if err != nil {
 		return n > 0 && reader.failed, err
 	}
-	if n > d.Most {
-		return false, fmt.Errorf("the registry's blob has more than %d bytes", d.Most)
+	if n > d.most {
+		return false, fmt.Errorf("the registry's blob has more than %d bytes", d.most)
 	}
 	if !sum.Verified() {
-		return false, fmt.Errorf("the registry's blob does not have the digest %s", d.Blob.Digest)
+		return false, fmt.Errorf("the registry's blob does not have the digest %s", d.blob.Digest)
 	}
-	d.Note(types.ProgressProperties{Event: types.ProgressEventDone, Artifact: d.Blob, Offset: uint64(n)})
+	d.note(types.ProgressProperties{Event: types.ProgressEventDone, Artifact: d.blob, Offset: uint64(n)})
 	return false, nil
 }
 

@@ -5,11 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"testing"
-
-	"github.com/vbatts/tar-split/tar/asm"
-	tarsplit "github.com/vbatts/tar-split/tar/storage"
 )
 
 // FuzzLayer unpacks any bytes. If that succeeds, they can be reassembled as they are.
@@ -22,16 +18,7 @@ func FuzzLayer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		split, err := os.Open(s.tarSplit())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer split.Close()
-		var again bytes.Buffer
-		err = asm.WriteOutputTarStream(layerFiles(s.files()), tarsplit.NewJSONUnpacker(split), &again)
-		if err != nil || !bytes.Equal(again.Bytes(), raw) {
-			t.Errorf("reassembled: %d bytes, %v, want the tar of %d bytes", again.Len(), err, len(raw))
-		}
+		checkReassembled(t, s, raw)
 	})
 }
 

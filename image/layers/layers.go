@@ -191,8 +191,8 @@ func (a *Adder) download(ctx context.Context, s *staged) error {
 	if err != nil {
 		return err
 	}
-	blob := Download{Source: a.Source, Blob: s.Blob, Most: s.Blob.Size, Note: a.Note}
-	return errors.Join(blob.Write(ctx, file), file.Close())
+	blob := download{source: a.Source, blob: s.Blob, most: s.Blob.Size, note: a.Note}
+	return errors.Join(blob.write(ctx, file), file.Close())
 }
 
 // reuse takes the tar of a layer to its directory if the store has it on other layers, and it is intact.

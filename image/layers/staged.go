@@ -76,7 +76,7 @@ func (s *staged) unpackFile(ctx context.Context, blob io.Reader) error {
 // contentError returns an error of unpacking a blob, which has its digest, without its type, except that of a full
 // disk or of the context's end: a tar that ends too early has the error of a lost connection.
 func contentError(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if ctx.Err() != nil || IsFull(err) {
 		return err
 	}
 	return errors.New(err.Error())

@@ -64,11 +64,11 @@ func (s *staged) unpackEntry(tr *tar.Reader, h *tar.Header, files *tree, split *
 	if err := split.segment(tr.RawBytes()); err != nil {
 		return err
 	}
-	sum := crc64.New(tarsplit.CRCTable)
-	content := &counter{from: io.TeeReader(tr, sum)}
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil // not a file
 	}
+	sum := crc64.New(tarsplit.CRCTable)
+	content := &counter{from: io.TeeReader(tr, sum)}
 	if err := files.add(h, content, split.next); err != nil {
 		return fmt.Errorf("%.300q: %w", h.Name, err)
 	}

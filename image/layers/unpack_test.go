@@ -205,17 +205,23 @@ func TestUnpack(t *testing.T) {
 			if got := listing(t, s.files()); !slices.Equal(got, c.want) {
 				t.Errorf("files:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
-			split, err := os.Open(s.tarSplit())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer split.Close()
-			var again bytes.Buffer
-			err = asm.WriteOutputTarStream(layerFiles(s.files()), tarsplit.NewJSONUnpacker(split), &again)
-			if err != nil || !bytes.Equal(again.Bytes(), raw) {
-				t.Errorf("reassembled: %d bytes, %v, want the tar of %d bytes", again.Len(), err, len(raw))
-			}
+			checkReassembled(t, s, raw)
 		})
+	}
+}
+
+// checkReassembled compares the tar that storage would reassemble with the one that was unpacked.
+func checkReassembled(t *testing.T, s *staged, raw []byte) {
+	t.Helper()
+	split, err := os.Open(s.tarSplit())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer split.Close()
+	var again bytes.Buffer
+	err = asm.WriteOutputTarStream(layerFiles(s.files()), tarsplit.NewJSONUnpacker(split), &again)
+	if err != nil || !bytes.Equal(again.Bytes(), raw) {
+		t.Errorf("reassembled: %d bytes, %v, want the tar of %d bytes", again.Len(), err, len(raw))
 	}
 }
 

@@ -115,7 +115,7 @@ func KindOf(err error) error {
 		return ErrRegistryUnavailable
 	case errors.Is(err, ErrAbandoned), errors.Is(err, ErrClosing), errors.Is(err, context.Canceled):
 		return errdefs.ErrAborted
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), strings.Contains(err.Error(), layers.TooLarge):
+	case layers.IsFull(err), strings.Contains(err.Error(), layers.TooLarge):
 		return errdefs.ErrResourceExhausted
 	case isSignature(err):
 		return ErrSignatureInvalid

@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
@@ -60,7 +59,7 @@ func (l *loader) load(ctx context.Context) error {
 func loadError(err error) error {
 	switch {
 	case err == nil, registry.HasKind(err), strings.Contains(err.Error(), layers.TooLarge),
-		errors.Is(err, context.Canceled), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		errors.Is(err, context.Canceled), layers.IsFull(err):
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)

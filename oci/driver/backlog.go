@@ -45,7 +45,7 @@ func newBacklog(patience time.Duration) *backlog {
 	return b
 }
 
-// add takes a copy of data. If there is no room, it waits as long as the client takes something within the patience.
+// add takes a copy of data. If there is no room, it waits while the client reads within the patience.
 func (b *backlog) add(ctx context.Context, to io.Writer, data []byte) error {
 	for to != nil && !b.put(to, data) {
 		timer := time.NewTimer(b.patience)

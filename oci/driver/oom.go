@@ -3,6 +3,8 @@ package driver
 import (
 	"bytes"
 	"os"
+
+	"github.com/podd-project/podd/oci/process"
 )
 
 // Files of a bundle: one has a byte for each out-of-memory kill that did not end the container, the other exists when
@@ -33,6 +35,16 @@ func (b Bundle) ExcusedOOMs() uint64 {
 		return 0
 	}
 	return uint64(info.Size())
+}
+
+// WatchOOMs returns a function that excuses the kills since now, if the container still runs: those of a command in it.
+func (b Bundle) WatchOOMs(kills func() uint64, init process.Process) (excuse func()) {
+	before := kills()
+	return func() {
+		if now := kills(); now > before && init.Alive() {
+			b.ExcuseOOMs(now - before)
+		}
+	}
 }
 
 // NoteSignal notes the kills so far, which are then not the reason of the container's end, at the first signal to it.

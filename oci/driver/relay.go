@@ -38,7 +38,7 @@ type Relay struct {
 }
 
 const (
-	// Forever is the patience with the client of a command, for which nobody else waits.
+	// Forever is the patience with the client of an exec: its command waits for no other one.
 	Forever = time.Duration(math.MaxInt64)
 	// ShellPatience is the patience with a client that is attached to a container with a terminal.
 	ShellPatience = 10 * time.Second

@@ -57,10 +57,10 @@ func parseStat(pid int, b []byte) (stat, error) {
 	s.Pid = pid
 	var errs [5]error
 	s.parent, errs[0] = strconv.Atoi(string(f[1]))
-	s.session, errs[1] = strconv.Atoi(string(f[3]))
-	s.threads, errs[2] = strconv.Atoi(string(f[17]))
-	s.group, errs[4] = strconv.Atoi(string(f[2]))
-	s.Start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
+	s.group, errs[1] = strconv.Atoi(string(f[2]))
+	s.session, errs[2] = strconv.Atoi(string(f[3]))
+	s.threads, errs[3] = strconv.Atoi(string(f[17]))
+	s.Start, errs[4] = strconv.ParseUint(string(f[19]), 10, 64)
 	return s, errors.Join(errs[:]...)
 }
 

@@ -329,8 +329,8 @@ func (c *launchedCommand) hangUpProcess(ctx context.Context) {
 }
 
 // awaitStart waits until the runtime has written the command's pid, or the launcher has ended. A sandbox starts a
-// command for which it was asked, also if the launcher is gone, and then nobody knows its pid. crun's command may have
-// lost its parent without being in its cgroup.
+// command also after the launcher has ended, and then its pid is lost. A command of crun may have lost its parent
+// before it is in its cgroup.
 func (c *launchedCommand) awaitStart(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -338,12 +338,10 @@ func (c *launchedCommand) awaitStart(ctx context.Context) {
 	if c.signalInSandbox != nil {
 		file = innerPidFile(file)
 	}
-	for c.launcher.Alive() && ctx.Err() == nil {
-		if info, err := os.Stat(file); err == nil && info.Size() > 0 {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	_ = process.Poll(ctx, func() bool {
+		info, err := os.Stat(file)
+		return err == nil && info.Size() > 0 || !c.launcher.Alive()
+	})
 }
 
 // startTime is how long a runtime may take to start a command that is to be killed.

@@ -47,12 +47,7 @@ func (r *Runtime) describeOOMs(b bundle, rec record, e *oci.Exit) {
 	}
 }
 
-// watchOOMs returns a function that excuses the kills since now, if the container still runs: those of a command in it.
+// watchOOMs is Bundle.WatchOOMs for the counter of the container's cgroup.
 func (b bundle) watchOOMs(rec record) (excuse func()) {
-	before, _ := rec.Cgroups.OOMKills()
-	return func() {
-		if now, _ := rec.Cgroups.OOMKills(); now > before && rec.Init.Alive() {
-			b.ExcuseOOMs(now - before)
-		}
-	}
+	return b.WatchOOMs(func() uint64 { kills, _ := rec.Cgroups.OOMKills(); return kills }, rec.Init)
 }

@@ -67,12 +67,7 @@ func (r *Runtime) newSession(
 		conn: conn, id: id, execID: filepath.Base(dir), dir: dir, ownKernel: !r.cfg.HostKernel,
 		first: r.firstProcesses(rec), background: r.runBackground, removeDir: func() { r.closeSession(dir) },
 	}
-	before := r.oomKills(b, rec)
-	s.excuseOOMs = func() {
-		if now := r.oomKills(b, rec); now > before && rec.Init.Alive() {
-			b.ExcuseOOMs(now - before)
-		}
-	}
+	s.excuseOOMs = b.WatchOOMs(func() uint64 { return r.oomKills(b, rec) }, rec.Init)
 	defer func() {
 		if err != nil {
 			s.closeFiles()

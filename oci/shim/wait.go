@@ -155,7 +155,7 @@ func killContainer(ctx context.Context, rec record) error {
 }
 
 // oomKills returns how many processes of the container the kernel has killed for lack of memory: by the counter of the
-// cgroup, or by the shim's event, which is told once.
+// cgroup, or by the shim's event, which comes once.
 func (r *Runtime) oomKills(b bundle, rec record) uint64 {
 	kills, ok := cgroups.DirsAt(rec.Cgroup).OOMKills()
 	if !(ok && r.cfg.HostKernel) && driver.FileExists(b.oom()) {

@@ -73,7 +73,7 @@ func (*fakeNode) VerifyImages(_ context.Context, mark bool) ([]sandbox.Finding, 
 func (*fakeNode) DiskImages() ([]DiskImage, uint64, uint64) {
 	return []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}, 7, 5
 }
-func (n *fakeNode) RemoveUnusedLayers(context.Context) error {
+func (n *fakeNode) RemoveUnusedLayers() error {
 	n.removed = append(n.removed, "unused")
 	return nil
 }

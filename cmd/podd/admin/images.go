@@ -110,7 +110,7 @@ func prune(ctx context.Context, n Node, dry bool) (Pruned, error) {
 		p.Images = append(p.Images, i)
 	}
 	if !dry {
-		if err := n.RemoveUnusedLayers(ctx); err != nil {
+		if err := n.RemoveUnusedLayers(); err != nil {
 			p.Failed = append(p.Failed, err.Error())
 		}
 	}

@@ -38,7 +38,7 @@ type Node interface {
 	// RemoveImage removes an image with all of its names, unless a container uses it.
 	RemoveImage(ctx context.Context, id string) error
 	// RemoveUnusedLayers removes the layers of no image.
-	RemoveUnusedLayers(ctx context.Context) error
+	RemoveUnusedLayers() error
 	// History returns the last operations that q selects, and an error if a part of them cannot be read.
 	History(q history.Query) ([]operation.Operation, error)
 	// Reload reads the configuration again and applies it as a whole, or returns why not.

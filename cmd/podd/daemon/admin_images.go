@@ -47,9 +47,7 @@ func (a adminNode) RemoveImage(ctx context.Context, id string) error {
 }
 
 // RemoveUnusedLayers removes the layers of no image.
-func (a adminNode) RemoveUnusedLayers(ctx context.Context) error {
-	return a.n.Images.RemoveUnusedLayers(ctx)
-}
+func (a adminNode) RemoveUnusedLayers() error { return a.n.Images.RemoveUnusedLayers() }
 
 // DiskImages returns the images, the largest first.
 func (a adminNode) DiskImages() (images []admin.DiskImage, layers, unused uint64) {
