@@ -49,6 +49,7 @@ func OOM(t *testing.T, newHarness NewHarness) {
 	must(t, "signal", r.Signal(limit(t), "late", syscall.SIGTERM))
 	check("late", 9, true, 1)
 
+	size = 48 << 20 // the runtime's own process must fit, too: else the kernel may kill the container for an exec
 	start("probed", "while [ ! -e /tmp/probed ]; do sleep 0.05; done; exit 9")
 	result, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "probed", Process: process(h, "sh", "-c", "exec "+hog)})
 	if err != nil || result.Code != 137 {
