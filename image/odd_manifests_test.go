@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -45,6 +46,9 @@ func (o odd) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) {
 	return nil, fmt.Errorf("no layer %s", h)
 }
 
+// notUTF8 stands for a byte that is not UTF-8 in the config of an oddImage.
+const notUTF8 = "NOT-UTF-8"
+
 // oddImage changes the manifest and the config of an image, each without the other, and the descriptor of the config.
 func oddImage(t *testing.T, of v1.Image, change func(*v1.Manifest, map[string]any)) v1.Image {
 	t.Helper()
@@ -69,7 +73,7 @@ func oddImage(t *testing.T, of v1.Image, change func(*v1.Manifest, map[string]an
 	}
 	change(&o.manifest, config)
 	if after, err := json.Marshal(config); err != nil || string(after) != string(before) {
-		o.config = after
+		o.config = bytes.ReplaceAll(after, []byte(notUTF8), []byte("\xff"))
 	}
 	if o.manifest.Config.Digest, o.manifest.Config.Size, err = v1.SHA256(strings.NewReader(string(o.config))); err != nil {
 		t.Fatal(err)
@@ -201,6 +205,24 @@ func TestFalseLayers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestConfigText: a config whose variables a decoder of JSON would change is refused, and the variable named.
+func TestConfigText(t *testing.T) {
+	t.Parallel()
+	img := oddImage(t, simple(t, "x"), func(_ *v1.Manifest, config map[string]any) {
+		config["config"] = map[string]any{"Env": []string{"A=b", "LATIN=caf" + notUTF8}}
+	})
+	for way, try := range ways {
+		reg := newRegistry(t)
+		cfg := config(t, reg.host)
+		s := open(t, cfg)
+		err := try(t, reg, s, cfg, img)
+		if !errdefs.IsInvalidArgument(err) || way != "preload" && !strings.Contains(err.Error(), `"LATIN" is not UTF-8`) {
+			t.Errorf("%s: error %v, want an invalid argument that names LATIN", way, err)
+		}
+		checkEmpty(t, s)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -103,8 +104,8 @@ func (c check) environment(field string, envs []*cri.KeyValue) (size int) {
 		c.that(e.GetKey() != "", "key", "must not be empty")
 		c.that(!strings.Contains(e.GetKey(), "="), "key", "must not contain =")
 		c.line("key", e.GetKey(), maxPath)
-		// The OCI runtime reads it from JSON, which cannot have other bytes.
-		c.text("value", string(e.GetValue()), maxArgument-len("=\x00")-len(e.GetKey()))
+		// The OCI runtime reads it from JSON, which cannot have other bytes. An author of a pod knows it by its name.
+		c.text(fmt.Sprintf("value of %.100q", e.GetKey()), string(e.GetValue()), maxArgument-len("=\x00")-len(e.GetKey()))
 		size += argumentSize(e.GetKey()) + len("=") + len(e.GetValue())
 	}
 	return size

@@ -101,6 +101,13 @@ func (i *instance) check(ctx context.Context, sys *types.SystemContext) error {
 	if err := CheckConfig(&config.Config); err != nil {
 		return err
 	}
+	raw, err := img.ConfigBlob(ctx)
+	if err != nil {
+		return fmt.Errorf("read config: %w", err)
+	}
+	if err := checkText(raw); err != nil {
+		return err
+	}
 	return checkLayers(config.RootFS, len(i.layers))
 }
 

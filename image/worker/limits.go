@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -62,6 +64,22 @@ func CheckConfig(c *v1.ImageConfig) error {
 	}
 	if len(kept) > maxConfig {
 		return tooLarge("environment, command, labels etc. have %d bytes, at most %d are allowed", len(kept), maxConfig)
+	}
+	return nil
+}
+
+// checkText fails for a configuration with bytes that are not UTF-8, which a decoder of JSON replaces.
+func checkText(config []byte) error {
+	rest := config
+	for len(rest) > 0 {
+		r, n := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && n == 1 {
+			valid := config[:len(config)-len(rest)]
+			name, _, _ := bytes.Cut(valid[bytes.LastIndexByte(valid, '"')+1:], []byte("="))
+			return fmt.Errorf("image configuration: the text that begins with %.100q is not UTF-8: build the image again: %w",
+				name, errdefs.ErrInvalidArgument)
+		}
+		rest = rest[n:]
 	}
 	return nil
 }

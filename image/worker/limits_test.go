@@ -51,6 +51,22 @@ func TestCheckConfig(t *testing.T) {
 	}
 }
 
+func TestCheckText(t *testing.T) {
+	for config, text := range map[string]string{
+		``: "", `{"config":{"Env":["A=\ufffd","B=café"]}}`: "",
+		`{"config":{"Env":["A=b","LATIN=caf` + "\xe9" + `"]}}`: `"LATIN"`,
+		`{"config":{"Cmd":["` + "\xff" + `"]}}`:                `""`,
+	} {
+		err := checkText([]byte(config))
+		if text == "" && err != nil {
+			t.Errorf("checkText(%q) = %v, want no error", config, err)
+		}
+		if text != "" && (!errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), text+" is not UTF-8")) {
+			t.Errorf("checkText(%q) = %v, want an invalid argument that names %s", config, err, text)
+		}
+	}
+}
+
 func TestBoundedAnnotations(t *testing.T) {
 	most := map[string]string{"a": strings.Repeat("b", maxAnnotations-1)}
 	if got := boundedAnnotations(most); len(got) != 1 {

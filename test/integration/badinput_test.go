@@ -383,8 +383,8 @@ func badEnvironment(k *kubelet) {
 		k.refused("environment: "+c.name, err, "env", codes.InvalidArgument)
 	}
 	// since CRI v0.37 the value is bytes, but the runtime reads it from JSON, which can represent only UTF-8
-	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, env("A", "not UTF-8: \xff")), podCfg)
-	k.refused("environment: not UTF-8", err, "utf-8", codes.InvalidArgument)
+	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, env("LATIN", "caf\xe9")), podCfg)
+	k.refused("environment: not UTF-8", err, "latin", codes.InvalidArgument)
 	for _, value := range []string{"line one\nline two", strings.Repeat("long ", 10000), " = ", "", "ü"} {
 		out, _ := k.outputIn(pod, podCfg, `printf %s "$VALUE" | md5sum | cut -c1-32`, env("VALUE", value))
 		if want := fmt.Sprintf("%x\n", md5.Sum([]byte(value))); out != want {
