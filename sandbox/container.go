@@ -98,7 +98,7 @@ func (c *Container) update(to record.ContainerState, change func(*record.Contain
 	if change != nil {
 		change(&next)
 	}
-	err := record.WriteStatus(c.dir, next)
+	err := record.WriteStatus(c.pod.disk, c.dir, next)
 	if err != nil && durable {
 		return err
 	}

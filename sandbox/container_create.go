@@ -218,7 +218,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 	defer func() { awaitSync(ctx, saved) }()
 	steps := []step{
 		{"record", func() (err error) {
-			saved, err = record.Create(c.dir, c.Container, c.Status(), e.deps.Commit)
+			saved, err = record.Create(e.deps.Records, c.dir, c.Container, c.Status())
 			return err
 		}},
 		{"image", func() (err error) { b.image, err = e.deps.Images.Resolve(ctx, c.ImageID); return err }},

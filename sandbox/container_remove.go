@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -50,7 +49,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 		return err
 	}
 	operation.SetStage(ctx, "remove record")
-	if err := checkpoint.Remove(filepath.Dir(c.dir), c.ID); err != nil {
+	if err := e.deps.Records.Remove(filepath.Dir(c.dir), c.ID); err != nil {
 		return err
 	}
 	e.forgetContainer(c)

@@ -44,8 +44,8 @@ type Deps struct {
 	Disk    usage.Disk
 	// Prime, if set, is called at the beginning of a container's creation and runs concurrently, see cgroups.Tree.
 	Prime func()
-	// Commit makes records survive a power loss, nil for checkpoint.Commit.
-	Commit record.Commit
+	// Records is the disk that records are written to, nil for checkpoint.Files.
+	Records checkpoint.Disk
 	// Plugins are the node's NRI plugins, nil for none.
 	Plugins Plugins
 	// Budgets bound what calls cost.
@@ -90,8 +90,8 @@ func New(node Node, cfg Config, deps Deps) (*Engine, error) {
 	if deps.Plugins == nil {
 		deps.Plugins = nri.New(nri.Config{}, "", deps.Log)
 	}
-	if deps.Commit == nil {
-		deps.Commit = checkpoint.Commit
+	if deps.Records == nil {
+		deps.Records = checkpoint.Files{}
 	}
 	e := &Engine{
 		node: node, deps: deps, paths: node.Layout, store: newStore(),

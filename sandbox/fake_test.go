@@ -155,7 +155,7 @@ func (m *machine) deps(h *faults) Deps {
 	images.Before, images.After = h.before, h.after
 	return Deps{
 		Budgets:    budget.New(1, 1, 1),
-		Commit:     h.commit,
+		Records:    fakeRecords{h: h},
 		Plugins:    m.newPlugins(h),
 		Namespaces: namespaces, Network: network, Images: images, Mounter: fakeMounter{m, h},
 		Runtimes: map[string]Runtime{

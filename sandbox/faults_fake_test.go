@@ -148,11 +148,51 @@ func (h *faults) before(ctx context.Context, verb, id string) error {
 	return nil
 }
 
-// commit is Deps.Commit: rules and holds of the verb commit apply. It is not counted, because when it is called depends
-// on the scheduler. In a dead engine it fails.
+// fakeRecords is where an engine's records are. Rules and holds of the verbs commit, status and sync apply.
+type fakeRecords struct {
+	checkpoint.Files
+	h *faults
+}
+
+func (d fakeRecords) Commit(path, final string) error { return d.h.commit(path, final) }
+
+func (d fakeRecords) WriteUnsynced(path string, version int, v any) error {
+	if err := d.h.disk("status", path); err != nil {
+		return err
+	}
+	return d.Files.WriteUnsynced(path, version, v)
+}
+
+func (d fakeRecords) Write(path string, version int, v any) error {
+	if err := d.h.disk("status", path); err != nil {
+		return err
+	}
+	return d.Files.Write(path, version, v)
+}
+
+func (d fakeRecords) Sync(path string) error {
+	if err := d.h.disk("sync", path); err != nil {
+		return err
+	}
+	return d.Files.Sync(path)
+}
+
+// disk returns the error of the rule of verb, a call of the disk about a file of a pod or container.
+func (h *faults) disk(verb, path string) error {
+	h.mu.Lock()
+	rule := h.rules[verb]
+	h.mu.Unlock()
+	if rule == nil {
+		return nil
+	}
+	return rule(context.Background(), filepath.Base(filepath.Dir(path)))
+}
+
+// commit is fakeRecords.Commit: rules and holds of the verb commit apply. It is not counted, because when it is called
+// depends on the scheduler. In a dead engine it fails.
 func (h *faults) commit(path, final string) error {
 	h.mu.Lock()
-	rule, held := h.rules["commit"], h.holds["commit"]
+	held := h.holds["commit"]
 	h.mu.Unlock()
 	select {
 	case <-h.dead:
@@ -167,10 +207,8 @@ func (h *faults) commit(path, final string) error {
 			return errInjected
 		}
 	}
-	if rule != nil {
-		if err := rule(context.Background(), filepath.Base(filepath.Dir(path))); err != nil {
-			return err
-		}
+	if err := h.disk("commit", path); err != nil {
+		return err
 	}
 	return checkpoint.Commit(path, final)
 }

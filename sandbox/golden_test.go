@@ -96,7 +96,7 @@ func writeGolden(t *testing.T, dir string) {
 // mustSave writes a new record and waits until it is on the disk.
 func mustSave(t *testing.T, dir string, r any, status record.Status) {
 	t.Helper()
-	saved, err := record.Create(dir, r, status, checkpoint.Commit)
+	saved, err := record.Create(checkpoint.Files{}, dir, r, status)
 	must(t, errors.Join(err, saved.Wait()))
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/lifecycle"
@@ -19,8 +20,9 @@ import (
 type Pod struct {
 	record.Pod
 	status atomic.Pointer[record.PodStatus]
-	// dir is where the pod's record is kept.
-	dir string
+	// dir is where the pod's record is kept, on disk.
+	dir  string
+	disk checkpoint.Disk
 	// logger is the engine's; see log.
 	logger logrus.FieldLogger
 	// life ends when the pod starts to stop: it cancels creations in the pod.
@@ -52,7 +54,7 @@ type Pod struct {
 // newPod returns a pod; chosen is the handler of a new one.
 func (e *Engine) newPod(r record.Pod, s record.PodStatus, chosen *handler.Choice) *Pod {
 	p := &Pod{
-		Pod: r, dir: filepath.Join(e.paths.Pods(), r.ID), logger: e.deps.Log,
+		Pod: r, dir: filepath.Join(e.paths.Pods(), r.ID), disk: e.deps.Records, logger: e.deps.Log,
 		slot: lifecycle.NewSlot(), life: lifecycle.NewLifetime(e.life.Context()), creation: lifecycle.NewCreation(),
 		release: func() {},
 	}
@@ -94,7 +96,7 @@ func (p *Pod) update(to record.PodState, change func(*record.PodStatus), durable
 	if change != nil {
 		change(&next)
 	}
-	err := record.WriteStatus(p.dir, next)
+	err := record.WriteStatus(p.disk, p.dir, next)
 	if err != nil && durable {
 		return err
 	}

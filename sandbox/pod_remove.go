@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -37,7 +36,7 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 		return err
 	}
 	operation.SetStage(ctx, "remove record")
-	if err := checkpoint.Remove(e.paths.Pods(), p.ID); err != nil {
+	if err := e.deps.Records.Remove(e.paths.Pods(), p.ID); err != nil {
 		return err
 	}
 	e.recovery.unread.RemovePod(p.ID)

@@ -156,7 +156,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	defer func() { awaitSync(ctx, saved) }()
 	steps := []step{
 		{"record", func() (err error) {
-			saved, err = record.Create(p.dir, p.Pod, p.Status(), e.deps.Commit, record.ContainersDir)
+			saved, err = record.Create(e.deps.Records, p.dir, p.Pod, p.Status(), record.ContainersDir)
 			return err
 		}},
 		{"namespaces", func() error {

@@ -37,7 +37,9 @@ var damages = map[string]func(path string) error{
 func found[S ~string](status func(S) record.Status, states ...S) map[string]func(path string) error {
 	all := map[string]func(string) error{}
 	for _, s := range states {
-		all[string(s)] = func(path string) error { return record.WriteStatus(filepath.Dir(path), status(s)) }
+		all[string(s)] = func(path string) error {
+			return record.WriteStatus(checkpoint.Files{}, filepath.Dir(path), status(s))
+		}
 	}
 	maps.Copy(all, damages)
 	return all
@@ -284,7 +286,7 @@ func losePower(t *testing.T, m *machine, turn int) (pods int, codes map[string]i
 		case 0:
 			return damages["empty"](path)
 		case 1:
-			return record.WriteStatus(filepath.Dir(path), first)
+			return record.WriteStatus(checkpoint.Files{}, filepath.Dir(path), first)
 		}
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,11 +37,14 @@ type recovery struct {
 	// recovered is closed at the end of Recover; undoSlots bounds the undos at once after that.
 	recovered chan struct{}
 	undoSlots chan struct{}
+	// attachments returns the pods that were attached to the network when the first pod was examined.
+	attachments func() ([]string, error)
 }
 
 func newRecovery(e *Engine) recovery {
 	return recovery{
 		e: e, loaded: make(chan struct{}), recovered: make(chan struct{}), undoSlots: make(chan struct{}, undoParallel),
+		attachments: sync.OnceValues(e.deps.Network.Attachments),
 	}
 }
 
@@ -217,17 +221,21 @@ func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
 		if !seen.sameBoot {
 			reason = "the node was rebooted"
 		}
+		ready := p.Status().State == record.PodReady
 		p.markNotReady(reason)
+		if ready { // the engine may have served before: lists said ready
+			p.post(lifecycle.Stopped)
+		}
 	}
 }
 
-// podAlive reports whether the network namespace of a ready pod is still pinned and its infra container, if it has one,
-// runs.
+// podAlive reports whether a ready pod has its files, its network, and its infra container, if it has one, runs. The
+// state is not enough: a stop does not fail if the disk is too full for it.
 func (r *recovery) podAlive(ctx context.Context, p *Pod) bool {
 	if p.Status().State != record.PodReady {
 		return false // it makes no difference
 	}
-	if _, err := os.Lstat(p.Netns); p.Netns != "" && errors.Is(err, fs.ErrNotExist) {
+	if gone(r.e.paths.PodRun(p.ID)) || p.Netns != "" && (gone(p.Netns) || !r.attached(p.ID)) {
 		return false
 	}
 	if !p.HasInfra() {
@@ -239,4 +247,15 @@ func (r *recovery) podAlive(ctx context.Context, p *Pod) bool {
 	}
 	state, err := rt.State(ctx, p.ID)
 	return err != nil || state.Status == oci.Running || state.Status == oci.Created
+}
+
+func gone(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// attached reports whether a pod is attached to the network, or may be.
+func (r *recovery) attached(pod string) bool {
+	ids, err := r.attachments()
+	return err != nil || slices.Contains(ids, pod)
 }

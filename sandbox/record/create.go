@@ -14,16 +14,14 @@ type Sync struct {
 	err  error
 }
 
-// Commit makes a record survive a power loss and then gives it the name final, as checkpoint.Commit does.
-type Commit func(path, final string) error
-
 // Create writes a new record and its status to dir, atomically, and starts to commit the record: until that is done it
 // is UnsyncedFile. From now on the death of podd loses nothing, and once Wait has returned nil, neither does a power
 // loss. The directory also gets the empty directories below, for records whose commit does not sync dir.
-func Create(dir string, record any, status Status, commit Commit, below ...string) (*Sync, error) {
-	err := checkpoint.Create(filepath.Dir(dir), filepath.Base(dir), func(dir string) error {
+func Create(disk checkpoint.Disk, dir string, record any, status Status, below ...string) (*Sync, error) {
+	err := disk.Create(filepath.Dir(dir), filepath.Base(dir), func(dir string) error {
 		errs := []error{
-			checkpoint.WriteNew(filepath.Join(dir, UnsyncedFile), Version, record), WriteStatus(dir, status),
+			checkpoint.WriteNew(filepath.Join(dir, UnsyncedFile), Version, record),
+			WriteStatus(checkpoint.Files{}, dir, status),
 		}
 		for _, name := range below {
 			errs = append(errs, os.Mkdir(filepath.Join(dir, name), 0o700))
@@ -36,7 +34,7 @@ func Create(dir string, record any, status Status, commit Commit, below ...strin
 	s := &Sync{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		s.err = commit(filepath.Join(dir, UnsyncedFile), File)
+		s.err = disk.Commit(filepath.Join(dir, UnsyncedFile), File)
 	}()
 	return s, nil
 }

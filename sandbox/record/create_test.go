@@ -8,7 +8,17 @@ import (
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/checkpoint"
 )
+
+// committer is a disk that commits in its own way.
+type committer struct {
+	checkpoint.Files
+	commit func(path, final string) error
+}
+
+func (c committer) Commit(path, final string) error { return c.commit(path, final) }
 
 // TestReadBesideCommit reads a record while Commit renames it.
 func TestReadBesideCommit(t *testing.T) {
@@ -38,13 +48,14 @@ func TestReadBesideCommit(t *testing.T) {
 				}
 			})
 		}
-		saved, err := Create(dir, Pod{ID: id, Config: &cri.PodSandboxConfig{}, BootID: "boot-1"},
-			PodStatus{State: PodCreating}, func(path, final string) error {
-				defer close(renamed)
-				close(start)
-				reading.Wait()
-				return rename(path, final)
-			})
+		commit := func(path, final string) error {
+			defer close(renamed)
+			close(start)
+			reading.Wait()
+			return rename(path, final)
+		}
+		saved, err := Create(committer{commit: commit}, dir, Pod{ID: id, Config: &cri.PodSandboxConfig{}, BootID: "boot-1"},
+			PodStatus{State: PodCreating})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,10 +86,10 @@ func read(dir string, r any) (synced bool, err error) {
 }
 
 // WriteStatus replaces the status in dir. It survives a power loss if it has to, see Status.
-func WriteStatus(dir string, status Status) error {
-	write := checkpoint.WriteUnsynced
+func WriteStatus(disk checkpoint.Disk, dir string, status Status) error {
+	write := disk.WriteUnsynced
 	if status.synced() {
-		write = checkpoint.Write
+		write = disk.Write
 	}
 	return write(filepath.Join(dir, StatusFile), StatusVersion, status)
 }

@@ -24,7 +24,7 @@ func newPod(t testing.TB, status PodStatus) string {
 // save writes a new record and waits until it is on the disk.
 func save(t testing.TB, dir string, r any, status Status) {
 	t.Helper()
-	saved, err := Create(dir, r, status, checkpoint.Commit)
+	saved, err := Create(checkpoint.Files{}, dir, r, status)
 	if err := errors.Join(err, saved.Wait()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func BenchmarkWriteStatus(b *testing.B) {
 		b.Run(string(state), func(b *testing.B) {
 			dir := newPod(b, PodStatus{State: PodReady})
 			for b.Loop() {
-				if err := WriteStatus(dir, ContainerStatus{State: state}); err != nil {
+				if err := WriteStatus(checkpoint.Files{}, dir, ContainerStatus{State: state}); err != nil {
 					b.Fatal(err)
 				}
 			}
