@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // verb is one step of a pod's life in the order of a kubelet; failures and crashes are injected into each.
@@ -106,21 +105,8 @@ func checkpointScenarios(handler string) []scenario {
 	}
 }
 
-// steps returns the first outside call in which scenario number i fails, and the distance to the next one. With
-// PODD_EVERY_STEP=all, or without it, these are all calls. Else they are every fourth, from one that depends on the
-// value. The Makefile passes the commit, so the next commit tests others.
-func steps(i int, late bool) (first, distance int) {
-	value := os.Getenv("PODD_EVERY_STEP")
-	if value == "all" || value == "" {
-		return 1, 1
-	}
-	hash := fnv.New32a()
-	fmt.Fprint(hash, value, i, late)
-	return 1 + int(hash.Sum32()%4), 4
-}
-
 // eachStep tests each scenario with a failure, before and after its effect, of each outside call k of its verb that
-// steps selects, until the verb makes no call number k; crash ends the engine there instead. Everything that the pod's
+// the sample takes (every fourth), until the verb makes no call number k; crash ends the engine there instead. Everything that the pod's
 // earlier life started has come to rest before, so k means the same call each time. do does the verb in a synctest
 // bubble, and returns whether it came to call k and the engine that has to clean up afterwards.
 func eachStep(
@@ -130,7 +116,7 @@ func eachStep(
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			for _, late := range []bool{false, true} {
-				first, distance := steps(i, late)
+				first, distance := sample.Every(4, i, late)
 				t.Logf("call %d and every %d after it, late=%v", first, distance, late)
 				for k, reached := first, true; reached && !t.Failed(); k += distance {
 					t.Run(fmt.Sprintf("call %d late=%v", k, late), func(t *testing.T) {

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 suites() {
 	cat <<-'LIST'
 	test | 60m | make test | what CI runs
-	unit-race | 60m | SOAK=1 PODD_EVERY_STEP=all make unit RACED=. | all unit tests with the race detector, every step of the every-step tests
+	unit-race | 60m | SOAK=1 PODD_SAMPLE=all make unit RACED=. | all unit tests with the race detector, every step of the every-step tests
 	integration-race | 90m | make integration RACE_ALL=1 | all integration tests, the daemon with the race detector
 	critest | 30m | make critest ROUNDS=3 | the CRI validation suite with runc and crun, three random orders
 	critest-gvisor | 40m | make critest-gvisor ROUNDS=2 | the same with gVisor, under conmon and through its shim

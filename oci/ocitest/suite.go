@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,11 +18,23 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // Suite runs every test of the behaviour that the engine relies on. The commands it uses are true, false,
 // echo, cat, sleep, `sh -c "exit N"` and Trap: a fake must know them.
-func Suite(t *testing.T, newHarness NewHarness) {
+func Suite(t *testing.T, newHarness NewHarness) { suite(t, newHarness, 1) }
+
+// SomeOfSuite runs every third test of the suite, another third on another commit: for further runtimes of a driver whose
+// first one runs all.
+func SomeOfSuite(t *testing.T, newHarness NewHarness) { suite(t, newHarness, 3) }
+
+// Some returns the first name, and each other one for one commit in three: runtimes of a driver for one test.
+func Some(t testing.TB, names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return name != names[0] && !sample.Takes(3, t.Name(), name) })
+}
+
+func suite(t *testing.T, newHarness NewHarness, every int) {
 	tests := []struct {
 		name string
 		run  func(*testing.T, *Harness)
@@ -54,8 +67,9 @@ func Suite(t *testing.T, newHarness NewHarness) {
 		{"Update", testUpdate},
 		{"Pause", testPause},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { tt.run(t, newHarness(t)) })
+	first, distance := sample.Every(every, t.Name())
+	for i := first - 1; i < len(tests); i += distance {
+		t.Run(tests[i].name, func(t *testing.T) { tests[i].run(t, newHarness(t)) })
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 // each runs the test with every real runtime.
 func each(t *testing.T, run func(*testing.T, *ocitest.Machine)) {
 	t.Helper()
-	for _, name := range []string{"runc", "crun"} {
+	for _, name := range ocitest.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { run(t, ocitest.Real(t, name)) })
 	}
 }

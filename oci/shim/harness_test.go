@@ -3,9 +3,11 @@ package shim_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -66,6 +68,14 @@ func TestSeccompKillsThread(t *testing.T) {
 	ocitest.KilledThread(t, func(t *testing.T) *ocitest.Harness { return &runcMachine(t).Harness })
 }
 
+// some returns the harnesses of the shim of runc, and of the others that this commit takes for the test.
+func some(t *testing.T) map[string]ocitest.NewHarness {
+	all := harnesses()
+	taken := ocitest.Some(t, "runc", "gvisor", "vm")
+	maps.DeleteFunc(all, func(name string, _ ocitest.NewHarness) bool { return !slices.Contains(taken, name) })
+	return all
+}
+
 // harnesses are those of all kinds of shims.
 func harnesses() map[string]ocitest.NewHarness {
 	return map[string]ocitest.NewHarness{
@@ -76,14 +86,14 @@ func harnesses() map[string]ocitest.NewHarness {
 }
 
 func TestSlowTerminal(t *testing.T) {
-	for name, newHarness := range harnesses() {
+	for name, newHarness := range some(t) {
 		t.Run(name, func(t *testing.T) { ocitest.SlowTerminal(t, newHarness) })
 	}
 }
 
 // TestHangUp: the agent of a machine kills a command that SIGHUP does not end with all that it has started.
 func TestHangUp(t *testing.T) {
-	for name, newHarness := range harnesses() {
+	for name, newHarness := range some(t) {
 		scripts := []string{"", ocitest.Stubborn}
 		if name == "vm" {
 			scripts = scripts[:1]
@@ -125,7 +135,7 @@ func (p podRuntime) Create(ctx context.Context, r oci.CreateRequest) (process.Pr
 // TestGVisorShim runs the suite on containers that share one sandbox, as in a pod. The first container of a sandbox
 // is always the infra container: when it ends, the shim may not learn its exit status.
 func TestGVisorShim(t *testing.T) {
-	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &gvisorMachine(t).inPod(t).Harness })
+	ocitest.SomeOfSuite(t, func(t *testing.T) *ocitest.Harness { return &gvisorMachine(t).inPod(t).Harness })
 }
 
 // vmMachine is a handler whose pods run in virtual machines, of User-Mode Linux.
@@ -173,7 +183,7 @@ func networkNamespace(t testing.TB) string {
 
 // TestVMShim runs the suite on containers that share one virtual machine, as in a pod.
 func TestVMShim(t *testing.T) {
-	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &vmMachine(t).inPod(t).Harness })
+	ocitest.SomeOfSuite(t, func(t *testing.T) *ocitest.Harness { return &vmMachine(t).inPod(t).Harness })
 }
 
 func TestReasonOOM(t *testing.T) { ocitest.OOM(t, harnesses()["runc"]) }
@@ -181,7 +191,7 @@ func TestReasonOOM(t *testing.T) { ocitest.OOM(t, harnesses()["runc"]) }
 func TestRealTimeSignal(t *testing.T) { ocitest.RealTimeSignal(t, harnesses()["gvisor"]) }
 
 func TestTerminalInput(t *testing.T) {
-	for name, newHarness := range harnesses() {
+	for name, newHarness := range some(t) {
 		t.Run(name, func(t *testing.T) { ocitest.TerminalInput(t, newHarness) })
 	}
 }
@@ -189,7 +199,7 @@ func TestTerminalInput(t *testing.T) {
 func TestKillFrozen(t *testing.T) { ocitest.KillFrozen(t, harnesses()["runc"]) }
 
 func TestEarlyTimeout(t *testing.T) {
-	for name, newHarness := range harnesses() {
+	for name, newHarness := range some(t) {
 		t.Run(name, func(t *testing.T) { ocitest.EarlyTimeout(t, newHarness) })
 	}
 }

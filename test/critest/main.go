@@ -1,7 +1,7 @@
 // Command critest runs the CRI validation suite of Kubernetes (sigs.k8s.io/cri-tools) against a private podd and the
 // test registry, once for each runtime handler, and then checks for leaks on the machine.
 //
-//	go run ./test/critest [-handlers runc,crun] [-rounds N] [-nodes N] [-focus REGEXP] [-seed N] [-out DIR] \
+//	go run ./test/critest [-handlers runc,crun] [-rounds N] [-nodes N] [-focus REGEXP] [-sample N] [-seed N] [-out DIR] \
 //		[-critest FILE] [-- critest flags]
 //
 // A round is all specs in random order, and then the streaming specs again over WebSocket; critest's default is SPDY.
@@ -34,6 +34,7 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 	"github.com/podd-project/podd/test/images"
 	"github.com/podd-project/podd/test/leak"
+	"github.com/podd-project/podd/test/sample"
 )
 
 //go:embed skip.txt
@@ -60,6 +61,7 @@ func skips(handler string) string {
 type suite struct {
 	repo, out, focus, program string
 	rounds, nodes, seed       int
+	sample                    int // every how many-th spec runs
 	args                      []string
 	registry                  *images.Registry
 }
@@ -69,6 +71,7 @@ func main() {
 	rounds := flag.Int("rounds", 1, "number of rounds, each in another order")
 	nodes := flag.Int("nodes", 4, "number of specs that run at the same time")
 	focus := flag.String("focus", "", "specs to run, a regular expression; empty: all")
+	every := flag.Int("sample", 1, "run every N-th spec, which ones depends on "+sample.Variable)
 	seed := flag.Int("seed", 0, "seed for the order of the specs; 0: random")
 	out := flag.String("out", "bin/critest.d", "directory for logs and reports")
 	program := flag.String("critest", "bin/critest", "the program critest")
@@ -76,7 +79,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	s := &suite{
-		focus: *focus, rounds: *rounds, nodes: *nodes, seed: *seed, out: *out, program: *program, args: flag.Args(),
+		focus: *focus, rounds: *rounds, nodes: *nodes, sample: *every, seed: *seed, out: *out, program: *program,
+		args: flag.Args(),
 	}
 	if err := run(ctx, s, strings.Split(*handlers, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "critest:", err)
@@ -133,7 +137,7 @@ func (s *suite) handler(ctx context.Context, handler string) error {
 	var errs []error
 	for _, p := range s.passes(handler) {
 		begin := time.Now()
-		failed := s.critest(ctx, d, p)
+		failed := s.pass(ctx, d, p)
 		fmt.Printf("critest with %s: %s in %v, log in %s\n", p.name, verdict(failed), time.Since(begin).Round(time.Second),
 			s.log(p.name))
 		errs = append(errs, failed)
@@ -150,9 +154,31 @@ func (s *suite) handler(ctx context.Context, handler string) error {
 	return errors.Join(append(errs, err)...)
 }
 
+// pass runs the specs of a pass, or the sample of them.
+func (s *suite) pass(ctx context.Context, d *daemon.Daemon, p pass) error {
+	if s.sample == 1 {
+		_, err := s.critest(ctx, d, p)
+		return err
+	}
+	dry := p
+	dry.name, dry.dry = p.name+"-list", true
+	all, err := s.critest(ctx, d, dry)
+	if err != nil {
+		return err
+	}
+	names := sampled(all, s.sample, p.handler)
+	p.focus = " (" + regexpOf(names) + ")$" // ginkgo puts the name of the suite before that of the spec
+	ran, err := s.critest(ctx, d, p)
+	if got := len(ran.selected()); err == nil && got != len(names) {
+		err = fmt.Errorf("critest selected %d specs, want the %d of the sample", got, len(names))
+	}
+	return err
+}
+
 // pass is one invocation of critest.
 type pass struct {
 	handler, name, focus string
+	dry                  bool // only list the specs
 	args                 []string
 }
 
@@ -162,7 +188,7 @@ func (s *suite) passes(handler string) []pass {
 	for i := range s.rounds {
 		name := fmt.Sprintf("%s-%d", handler, i+1)
 		passes = append(passes, pass{handler: handler, name: name, focus: s.focus, args: s.args})
-		if s.focus == "" {
+		if s.focus == "" && s.sample == 1 {
 			passes = append(passes, pass{handler: handler, name: name + "-websocket", focus: "Streaming", args: append([]string{
 				"-websocket-exec", "-websocket-attach", "-websocket-portforward",
 			}, s.args...)})
@@ -182,36 +208,48 @@ func (s *suite) report(pass string) string { return filepath.Join(s.out, pass+".
 
 func (s *suite) log(pass string) string { return filepath.Join(s.out, pass+".log") }
 
-// critest runs the suite and prints its summary; the whole output goes to the log.
-func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) error {
+// critest runs the suite, prints its summary and returns its report; the whole output goes to the log.
+func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) (r report, err error) {
 	conf := d.Path("crictl.yaml")
 	if err := os.WriteFile(conf, []byte("runtime-endpoint: unix://"+d.Socket+"\nimage-endpoint: unix://"+d.Socket+"\n"),
 		0o644); err != nil {
-		return err
+		return r, err
 	}
 	log, err := os.Create(s.log(p.name))
 	if err != nil {
-		return err
+		return r, err
 	}
 	defer log.Close()
 	var out bytes.Buffer
 	binary, err := s.testBinary()
 	if err != nil {
-		return err
+		return r, err
 	}
-	nodes, timeout := s.limits(p.handler, runtime.NumCPU())
-	cmd := exec.CommandContext(ctx, filepath.Join(s.repo, "bin", "ginkgo"), slices.Concat([]string{
-		"--nodes", fmt.Sprint(nodes), "--no-color", "--focus", p.focus, "--skip", skipRegexp(skips(p.handler)),
-		"--timeout", timeout.String(), "--poll-progress-after", "2m",
+	cmd := exec.CommandContext(ctx, filepath.Join(s.repo, "bin", "ginkgo"), slices.Concat(s.nodesOf(p), []string{
+		"--no-color", "--focus", p.focus, "--skip", regexpOf(skipNames(skips(p.handler))), "--poll-progress-after", "2m",
 		"--output-dir", s.out, "--junit-report", filepath.Base(s.report(p.name)),
 	}, s.order(), []string{binary, "--",
 		"--config", conf, "--runtime-endpoint", "unix://" + d.Socket, "--image-endpoint", "unix://" + d.Socket,
 	}, s.nriSocket(ctx, d), p.args)...)
 	cmd.Stdout = io.MultiWriter(log, &out)
 	cmd.Stderr = cmd.Stdout
-	err = cmd.Run()
-	fmt.Print(summary(out.String()))
-	return errors.Join(err, s.reportSkipped(p))
+	failed := cmd.Run()
+	if !p.dry || failed != nil {
+		fmt.Print(summary(out.String()))
+	}
+	if r, err = readReport(s.report(p.name)); err != nil {
+		return r, errors.Join(failed, err)
+	}
+	return r, errors.Join(failed, r.printSkipped(p.handler), r.checkSkips(skips(p.handler)))
+}
+
+// nodesOf are the flags for the processes of a pass. A list is made by one.
+func (s *suite) nodesOf(p pass) []string {
+	if p.dry {
+		return []string{"--dry-run"}
+	}
+	nodes, timeout := s.limits(p.handler, runtime.NumCPU())
+	return []string{"--nodes", fmt.Sprint(nodes), "--timeout", timeout.String()}
 }
 
 // limits returns how many specs of a handler run at the same time, and for how long all may run. An emulated machine
@@ -221,19 +259,6 @@ func (s *suite) limits(handler string, processors int) (nodes int, timeout time.
 		return min(s.nodes, processors), 2 * time.Hour
 	}
 	return s.nodes, 30 * time.Minute
-}
-
-// reportSkipped prints the reasons for which critest itself skipped specs.
-func (s *suite) reportSkipped(p pass) error {
-	data, err := os.ReadFile(s.report(p.name))
-	if err != nil {
-		return err
-	}
-	count, err := skippedByReason(data, p.handler)
-	for reason, n := range count {
-		fmt.Printf("%d specs skipped: %s\n", n, reason)
-	}
-	return errors.Join(err, checkSkips(data, skips(p.handler)))
 }
 
 func (s *suite) order() []string {
@@ -261,16 +286,16 @@ func (s *suite) nriSocket(ctx context.Context, d *daemon.Daemon) []string {
 	return []string{"--nri-socket", d.Path("run", "nri", "nri.sock")}
 }
 
-// skipRegexp returns a regular expression for the specs of a skip file. Each line has a spec's name or part of it, and
-// the reason after a #.
-func skipRegexp(file string) string {
-	names := skipNames(file)
+// regexpOf returns a regular expression for names of specs, or parts of them.
+func regexpOf(names []string) string {
+	quoted := make([]string, len(names))
 	for i := range names {
-		names[i] = regexp.QuoteMeta(names[i])
+		quoted[i] = regexp.QuoteMeta(names[i])
 	}
-	return strings.Join(names, "|")
+	return strings.Join(quoted, "|")
 }
 
+// skipNames are the names of a skip file. Each line has a spec's name or part of it, and the reason after a #.
 func skipNames(file string) (names []string) {
 	for line := range strings.Lines(file) {
 		name, _, _ := strings.Cut(line, "#")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-func TestSkipRegexp(t *testing.T) {
-	re := regexp.MustCompile(skipRegexp("# a comment\n\na [x] spec  # why\nother.spec\n"))
+func TestSkippedNames(t *testing.T) {
+	re := regexp.MustCompile(regexpOf(skipNames("# a comment\n\na [x] spec  # why\nother.spec\n")))
 	for name, want := range map[string]bool{
 		"suite a [x] spec [Conformance]": true, "other.spec": true, "otherXspec": false, "a x spec": false, "why": false,
 	} {
@@ -26,8 +26,8 @@ func TestEverySkippedSpecHasAReason(t *testing.T) {
 		}
 	}
 	for _, handler := range []string{"runc", "gvisor-shim", "vm"} {
-		if re := skipRegexp(skips(handler)); strings.HasPrefix(re, "|") || strings.Contains(re, "||") {
-			t.Errorf("skipRegexp for %s has an empty alternative, which would skip everything", handler)
+		if re := regexpOf(skipNames(skips(handler))); strings.HasPrefix(re, "|") || strings.Contains(re, "||") {
+			t.Errorf("the skips of %s has an empty alternative, which would skip everything", handler)
 		}
 	}
 	for _, handler := range []string{"gvisor-shim", "vm"} {
@@ -50,7 +50,7 @@ func TestSummary(t *testing.T) {
 }
 
 func TestPasses(t *testing.T) {
-	all := (&suite{rounds: 2}).passes("crun")
+	all := (&suite{rounds: 2, sample: 1}).passes("crun")
 	var names []string
 	for _, p := range all {
 		names = append(names, p.name)
@@ -58,7 +58,7 @@ func TestPasses(t *testing.T) {
 	if got := strings.Join(names, " "); got != "crun-1 crun-1-websocket crun-2 crun-2-websocket" {
 		t.Errorf("passes = %s, want two rounds of crun, each with and without WebSocket", got)
 	}
-	if some := (&suite{rounds: 1, focus: "Image"}).passes("runc"); len(some) != 1 || some[0].focus != "Image" {
+	if some := (&suite{rounds: 1, sample: 1, focus: "Image"}).passes("runc"); len(some) != 1 || some[0].focus != "Image" {
 		t.Errorf("passes with a focus = %+v, want one, with that focus", some)
 	}
 }

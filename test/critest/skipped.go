@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/xml"
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 )
@@ -28,59 +25,6 @@ var reasons = []struct {
 func appArmor() bool {
 	enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
 	return err == nil && strings.HasPrefix(string(enabled), "Y")
-}
-
-// report is the part of ginkgo's JUnit report that is read here.
-type report struct {
-	Cases []struct {
-		Name    string `xml:"name,attr"`
-		Skipped *struct {
-			Message string `xml:"message,attr"`
-		} `xml:"skipped"`
-	} `xml:"testsuite>testcase"`
-}
-
-// skippedByReason counts the specs that critest itself skipped, by reason. A reason that is not accepted for the
-// handler is an error. Specs that were not selected have no reason.
-func skippedByReason(junit []byte, handler string) (map[string]int, error) {
-	var r report
-	if err := xml.Unmarshal(junit, &r); err != nil {
-		return nil, fmt.Errorf("read report: %w", err)
-	}
-	count := map[string]int{}
-	for _, c := range r.Cases {
-		if c.Skipped == nil {
-			continue
-		}
-		reason, given := strings.CutPrefix(c.Skipped.Message, "skipped - ")
-		if !given {
-			continue
-		}
-		if !known(reason, handler) {
-			return nil, fmt.Errorf("critest skipped %s: %s", c.Name, reason)
-		}
-		count[reason]++
-	}
-	return count, nil
-}
-
-// checkSkips returns an error for each name in a skip file that matches no spec of critest.
-func checkSkips(junit []byte, file string) error {
-	var r report
-	if err := xml.Unmarshal(junit, &r); err != nil {
-		return fmt.Errorf("read report: %w", err)
-	}
-	var errs []error
-	for _, name := range skipNames(file) {
-		fits := false
-		for _, c := range r.Cases {
-			fits = fits || strings.Contains(c.Name, name)
-		}
-		if !fits {
-			errs = append(errs, fmt.Errorf("critest has no spec %q, which a skip file names", name))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func known(reason, handler string) bool {

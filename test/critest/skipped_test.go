@@ -3,8 +3,27 @@ package main
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/podd-project/podd/test/sample"
 )
+
+func parsed(t *testing.T, junit string) report {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "report.xml")
+	if err := os.WriteFile(path, []byte(junit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := readReport(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
 
 // A report as critest writes it, shortened.
 const junit = `<?xml version="1.0" encoding="UTF-8"?>
@@ -30,22 +49,54 @@ func TestSkippedByReason(t *testing.T) {
 		{userns, "gvisor-shim", map[string]int{userns: 1}},
 		{"the moon is full", "crun", nil},
 	} {
-		got, err := skippedByReason(fmt.Appendf(nil, junit, "a spec", tt.reason), tt.handler)
+		got, err := parsed(t, fmt.Sprintf(junit, "a spec", tt.reason)).skippedByReason(tt.handler)
 		if !maps.Equal(got, tt.want) || (err == nil) != (tt.want != nil) {
 			t.Errorf("%s with %s = %v, %v, want %v", tt.reason, tt.handler, got, err, tt.want)
 		}
 	}
-	if _, err := skippedByReason([]byte("no report"), "runc"); err == nil {
-		t.Error("skippedByReason of invalid XML = nil, want an error")
+	path := filepath.Join(t.TempDir(), "invalid.xml")
+	if err := os.WriteFile(path, []byte("no report"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readReport(path); err == nil {
+		t.Error("readReport of invalid XML = nil, want an error")
 	}
 }
 
 func TestSkipsFitSpecs(t *testing.T) {
-	data := fmt.Appendf(nil, junit, "a spec", "why")
-	if err := checkSkips(data, "not chosen # because\na spec # because"); err != nil {
+	r := parsed(t, fmt.Sprintf(junit, "a spec", "why"))
+	if err := r.checkSkips("not chosen # because\na spec # because"); err != nil {
 		t.Error(err)
 	}
-	if err := checkSkips(data, "no such spec # because"); err == nil {
+	if err := r.checkSkips("no such spec # because"); err == nil {
 		t.Error("checkSkips with a name that matches no spec = nil, want an error")
+	}
+}
+
+// TestSampled: the samples of the commits cover the selected specs and nothing else.
+func TestSampled(t *testing.T) {
+	var list strings.Builder
+	list.WriteString("<testsuites><testsuite>")
+	list.WriteString(`<testcase name="[ReportAfterSuite] end"/>`)
+	list.WriteString(`<testcase name="[It] other"><skipped message="skipped"/></testcase>`)
+	want := []string{}
+	for i := range 10 {
+		fmt.Fprintf(&list, `<testcase name="[It] spec %d [Serial]"/>`, i)
+		want = append(want, fmt.Sprint("spec ", i))
+	}
+	all := parsed(t, list.String()+"</testsuite></testsuites>")
+	seen := map[string]bool{}
+	for i := range 100 {
+		t.Setenv(sample.Variable, fmt.Sprint("commit", i))
+		names := sampled(all, 4, "vm")
+		if len(names) < 2 || len(names) > 3 {
+			t.Fatalf("sample of commit %d = %q, want two or three of ten", i, names)
+		}
+		for _, name := range names {
+			seen[name] = true
+		}
+	}
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
+		t.Errorf("100 commits take %q, want %q", got, want)
 	}
 }

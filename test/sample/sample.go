@@ -1,0 +1,31 @@
+// Package sample selects the part of a long list of tests that runs on one commit. The next commit runs another part,
+// and "make nightly" runs all.
+package sample
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+)
+
+// Variable names the environment variable that a sample depends on; the Makefile sets it to the commit. "all" selects
+// everything, as does an empty value, so a plain "go test" leaves nothing out.
+const Variable = "PODD_SAMPLE"
+
+// Every returns the first number of a list that starts with 1, and the distance to each next one: 1 and 1 if the sample
+// is everything, else the distance n and one of its n offsets. key tells lists of one commit apart.
+func Every(n int, key ...any) (first, distance int) {
+	value := os.Getenv(Variable)
+	if value == "all" || value == "" {
+		return 1, 1
+	}
+	hash := fnv.New32a()
+	fmt.Fprint(hash, value, key)
+	return 1 + int(hash.Sum32()%uint32(n)), n
+}
+
+// Takes reports whether the test called key is in the sample, as one of n is.
+func Takes(n int, key ...any) bool {
+	first, _ := Every(n, key...)
+	return first == 1
+}
