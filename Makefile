@@ -326,7 +326,7 @@ bench-compare: embedded ## compare the Go benchmarks with those of commit REF, w
 	@test/bench/compare.sh "$(REF)"
 
 soak: tools vm images embedded ## the long variants of the reliability tests, ROUNDS times (default 1; root)
-	SOAK=1 $(GO) test $(RACE) -count=$(or $(ROUNDS),1) -timeout 12h -v -run '^Test($(subst | ,|,$(SOAKED)))' ./test/integration/
+	SOAK=1 PODD_SAMPLE=all $(GO) test $(RACE) -count=$(or $(ROUNDS),1) -timeout 12h -v -run '^Test($(subst | ,|,$(SOAKED)))' ./test/integration/
 
 .PHONY: endurance
 endurance: tools vm images build ## hours of pods that come and go, probes, pulls and kills: podd does not grow (root; LENGTH, 2h)

@@ -106,9 +106,9 @@ func checkpointScenarios(handler string) []scenario {
 }
 
 // eachStep tests each scenario with a failure, before and after its effect, of each outside call k of its verb that
-// the sample takes (every fourth), until the verb makes no call number k; crash ends the engine there instead. Everything that the pod's
-// earlier life started has come to rest before, so k means the same call each time. do does the verb in a synctest
-// bubble, and returns whether it came to call k and the engine that has to clean up afterwards.
+// the sample takes (every fourth), until the verb makes no call number k; crash ends the engine there instead.
+// Everything that the pod's earlier life started has come to rest before, so k means the same call each time. do does
+// the verb in a synctest bubble, and returns whether it came to call k and the engine that has to clean up afterwards.
 func eachStep(
 	t *testing.T, crash bool, do func(t *testing.T, s scenario, m *machine, l *podLife, h *faults) (*Engine, bool),
 ) {

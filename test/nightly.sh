@@ -10,7 +10,7 @@ suites() {
 	cat <<-'LIST'
 	test | 60m | make test | what CI runs
 	unit-race | 60m | SOAK=1 PODD_SAMPLE=all make unit RACED=. | all unit tests with the race detector, every step of the every-step tests
-	integration-race | 90m | make integration RACE_ALL=1 | all integration tests, the daemon with the race detector
+	integration-race | 90m | PODD_SAMPLE=all make integration RACE_ALL=1 | all integration tests, the daemon with the race detector
 	critest | 30m | make critest ROUNDS=3 | the CRI validation suite with runc and crun, three random orders
 	critest-gvisor | 40m | make critest-gvisor ROUNDS=2 | the same with gVisor, under conmon and through its shim
 	critest-vm | 40m | make critest HANDLERS=vm ROUNDS=2 | the same in virtual machines, User-Mode Linux

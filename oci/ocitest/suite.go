@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,14 +24,9 @@ import (
 // echo, cat, sleep, `sh -c "exit N"` and Trap: a fake must know them.
 func Suite(t *testing.T, newHarness NewHarness) { suite(t, newHarness, 1) }
 
-// SomeOfSuite runs every third test of the suite, another third on another commit: for further runtimes of a driver whose
-// first one runs all.
+// SomeOfSuite runs every third test of the suite, another third on another commit: for further runtimes of a driver
+// whose first one runs all.
 func SomeOfSuite(t *testing.T, newHarness NewHarness) { suite(t, newHarness, 3) }
-
-// Some returns the first name, and each other one for one commit in three: runtimes of a driver for one test.
-func Some(t testing.TB, names ...string) []string {
-	return slices.DeleteFunc(names, func(name string) bool { return name != names[0] && !sample.Takes(3, t.Name(), name) })
-}
 
 func suite(t *testing.T, newHarness NewHarness, every int) {
 	tests := []struct {

@@ -26,12 +26,13 @@ import (
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/runc/conmon"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // each runs the test with every real runtime.
 func each(t *testing.T, run func(*testing.T, *ocitest.Machine)) {
 	t.Helper()
-	for _, name := range ocitest.Some(t, "runc", "crun") {
+	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { run(t, ocitest.Real(t, name)) })
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/test/sample"
 )
 
 func harness(name string) ocitest.NewHarness {
@@ -30,7 +31,7 @@ func sandboxed(t *testing.T) *ocitest.Harness {
 }
 
 func TestHalfDead(t *testing.T) {
-	for _, name := range ocitest.Some(t, "runc", "crun") {
+	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.HalfDead(t, harness(name)) })
 	}
 }
@@ -39,28 +40,28 @@ func TestHalfDead(t *testing.T) {
 func TestSeccompKillsThread(t *testing.T) { ocitest.KilledThread(t, harness("runc")) }
 
 func TestSlowTerminal(t *testing.T) {
-	for _, name := range ocitest.Some(t, "runc", "crun") {
+	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.SlowTerminal(t, harness(name)) })
 	}
 	t.Run("runsc", func(t *testing.T) { ocitest.SlowTerminal(t, sandboxed) })
 }
 
 func TestHangUp(t *testing.T) {
-	for _, name := range ocitest.Some(t, "runc", "crun") {
+	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.HangUp(t, harness(name), "", ocitest.Stubborn) })
 	}
 	t.Run("runsc", func(t *testing.T) { ocitest.HangUp(t, sandboxed, "", ocitest.Stubborn) })
 }
 
 func TestEarlyTimeout(t *testing.T) {
-	for _, name := range ocitest.Some(t, "runc", "crun") {
+	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.EarlyTimeout(t, harness(name)) })
 	}
 	t.Run("runsc", func(t *testing.T) { ocitest.EarlyTimeout(t, sandboxed) })
 }
 
 func TestReasonOOM(t *testing.T) {
-	for _, name := range ocitest.Some(t, "runc", "crun") {
+	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.OOM(t, harness(name)) })
 	}
 }
@@ -126,14 +127,14 @@ func TestSandboxSize(t *testing.T) {
 }
 
 func TestTerminalInput(t *testing.T) {
-	for _, name := range ocitest.Some(t, "runc", "crun") {
+	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.TerminalInput(t, harness(name)) })
 	}
 	t.Run("runsc", func(t *testing.T) { ocitest.TerminalInput(t, sandboxed) })
 }
 
 func TestKillFrozen(t *testing.T) {
-	for _, name := range ocitest.Some(t, "runc", "crun") {
+	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.KillFrozen(t, harness(name)) })
 	}
 }

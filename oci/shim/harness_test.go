@@ -18,6 +18,7 @@ import (
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/shim"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // machine is a handler of type shim on the real machine.
@@ -71,7 +72,7 @@ func TestSeccompKillsThread(t *testing.T) {
 // some returns the harnesses of the shim of runc, and of the others that this commit takes for the test.
 func some(t *testing.T) map[string]ocitest.NewHarness {
 	all := harnesses()
-	taken := ocitest.Some(t, "runc", "gvisor", "vm")
+	taken := sample.Some(t, "runc", "gvisor", "vm")
 	maps.DeleteFunc(all, func(name string, _ ocitest.NewHarness) bool { return !slices.Contains(taken, name) })
 	return all
 }

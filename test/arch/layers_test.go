@@ -76,7 +76,7 @@ var layers = []layer{
 		"oci/runc/conmon", "oci/shim/stdio", "oci/shim/fifo", "oci/logfile", "oci/subprocess", "oci/lock", "checkpoint"},
 		"the driver of containerd shims: of other drivers only conmon's protocol, by which clients attach to containers"},
 	{"oci/ocitest", []string{"oci", "oci/logfile", "oci/process", "oci/runc", "oci/runc/initproxy", "oci/runc/starter",
-		"oci/runc/thaw"},
+		"oci/runc/thaw", "test/sample"},
 		"the runtimes' test suite uses the contract like the engine and sets up the OCI runtimes"},
 	{"oci", []string{"oci/process", "oci/logfile"},
 		"the contract: requests, answers and errors; it does nothing itself"},

@@ -100,8 +100,8 @@ func parseTests(t *testing.T) testFiles {
 	return files
 }
 
-// parseTest collects the literals that may name a subtest: arguments of Run, keys and names in tables, lists of
-// strings.
+// parseTest collects the literals that may name a subtest: arguments of Run and sample.Some, keys and names in
+// tables, lists of strings.
 func parseTest(fn *ast.FuncDecl) testFunc {
 	f := testFunc{subtests: map[string]bool{}}
 	add := func(e ast.Expr) {
@@ -116,8 +116,11 @@ func parseTest(fn *ast.FuncDecl) testFunc {
 		case *ast.Ident:
 			f.uses = append(f.uses, n.Name)
 		case *ast.CallExpr:
-			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Run" && len(n.Args) > 0 {
-				add(n.Args[0])
+			sel, ok := n.Fun.(*ast.SelectorExpr)
+			for i, arg := range n.Args {
+				if ok && (sel.Sel.Name == "Run" && i == 0 || sel.Sel.Name == "Some") {
+					add(arg)
+				}
 			}
 		case *ast.KeyValueExpr:
 			add(n.Key)

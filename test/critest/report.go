@@ -43,8 +43,8 @@ func (c testCase) bySpec() (reason string, given bool) {
 	return strings.CutPrefix(c.Skipped.Message, "skipped - ")
 }
 
-// selected are the names of the specs that focus and skip selected. Other cases are the suite's set-up and its end. Ginkgo
-// marks specs that run alone with a word that is not part of their names.
+// selected are the names of the specs that focus and skip selected. Other cases are the suite's set-up and its end.
+// Ginkgo marks specs that run alone with a word that is not part of their names.
 func (r report) selected() (names []string) {
 	for _, c := range r.Cases {
 		name, spec := strings.CutPrefix(c.Name, "[It] ")

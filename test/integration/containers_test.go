@@ -14,12 +14,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // TestContainers runs with both OCI runtimes, because the spec and the monitor must work with each.
 func TestContainers(t *testing.T) {
 	t.Parallel()
-	for _, handler := range []string{"runc", "crun"} {
+	for _, handler := range sample.Some(t, "runc", "crun") {
 		t.Run(handler, func(t *testing.T) {
 			k := startWith(t, daemon.Options{Handler: handler})
 			for _, c := range []struct {

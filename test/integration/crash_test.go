@@ -10,6 +10,7 @@ import (
 
 	"github.com/podd-project/podd/test/daemon"
 	"github.com/podd-project/podd/test/leak"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // TestCrashAtEveryCall kills the daemon with SIGKILL before and after every call of another program (conmon, the
@@ -17,7 +18,7 @@ import (
 // same address, incomplete ones are gone or can be removed, the kubelet's retry succeeds, and nothing is left.
 func TestCrashAtEveryCall(t *testing.T) {
 	t.Parallel()
-	for _, handler := range soak([]string{"runc"}, []string{"runc", "crun"}) {
+	for _, handler := range sample.Some(t, "runc", "crun") {
 		t.Run(handler, func(t *testing.T) {
 			t.Parallel()
 			k := startWith(t, daemon.Options{Handler: handler, Gated: true, Set: []string{hooksOfRuntime(t)}})

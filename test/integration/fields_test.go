@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/podd-project/podd/test/sample"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -13,7 +14,7 @@ func TestRuntimeFields(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	k := start(t, `runtime.cdi_spec_dirs=["`+dir+`"]`)
-	for _, handler := range []string{"runc", "crun"} {
+	for _, handler := range sample.Some(t, "runc", "crun") {
 		t.Run(handler, func(t *testing.T) {
 			for _, c := range []struct {
 				name string
@@ -34,7 +35,7 @@ func TestRuntimeFields(t *testing.T) {
 func TestUpdateInGVisor(t *testing.T) {
 	t.Parallel()
 	k := start(t)
-	for _, handler := range []string{"gvisor", "gvisor-shim"} {
+	for _, handler := range sample.Some(t, "gvisor", "gvisor-shim") {
 		t.Run(handler, func(t *testing.T) {
 			k := k.sub(t)
 			podCfg := k.podConfig()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podd-project/podd/test/sample"
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -78,7 +79,7 @@ func logPartial(k *kubelet) {
 
 // logRotation rotates a log as the kubelet does, under every handler.
 func logRotation(k *kubelet) {
-	for _, handler := range []string{"runc", "crun", "gvisor", "runc-shim", "gvisor-shim"} {
+	for _, handler := range sample.Some(k, "runc", "crun", "gvisor", "runc-shim", "gvisor-shim") {
 		k.TB.(*testing.T).Run(handler, func(t *testing.T) { logRotationUnder(k.withT(t), handler) })
 	}
 }
@@ -139,7 +140,7 @@ func logWithoutDaemon(k *kubelet) {
 // tries again. The container and its monitor survive, lines follow in the new file, and the numbers of all lines only
 // increase: at most those that conmon wrote to a file that the kubelet replaced are missing.
 func logReopenKilled(k *kubelet) {
-	for _, handler := range []string{"runc", "gvisor", "runc-shim"} {
+	for _, handler := range sample.Some(k, "runc", "gvisor", "runc-shim") {
 		k.TB.(*testing.T).Run(handler, func(t *testing.T) {
 			k := k.withT(t)
 			r := &reopened{kubelet: k, podCfg: k.podConfig()}
@@ -233,7 +234,7 @@ func logTerminal(k *kubelet) {
 
 // logPrompt: what a terminal shows is in the log at once, as a part of a line: "kubectl logs -f" shows a prompt.
 func logPrompt(k *kubelet) {
-	for _, handler := range []string{"runc", "gvisor-shim"} {
+	for _, handler := range sample.Some(k, "runc", "gvisor-shim") {
 		podCfg := k.podConfig()
 		pod := k.runPod(podCfg, handler)
 		_, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "printf 'name: '; sleep 10000"},

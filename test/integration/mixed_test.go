@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podd-project/podd/test/sample"
 	"google.golang.org/grpc/codes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -454,7 +455,7 @@ func (k *kubelet) httpGate() httpGate {
 func TestSandboxKilled(t *testing.T) {
 	t.Parallel()
 	k := start(t, runcShim()...)
-	for _, handler := range []string{"runc", "crun", "runc-shim", "gvisor", "gvisor-shim"} {
+	for _, handler := range sample.Some(t, "runc", "crun", "runc-shim", "gvisor", "gvisor-shim") {
 		t.Run(handler, func(t *testing.T) {
 			k := k.sub(t)
 			p := k.mixedPod(handler, func(c *cri.PodSandboxConfig) {
@@ -480,7 +481,7 @@ func TestGVisorHostNetwork(t *testing.T) {
 	t.Parallel()
 	k := start(t, `runtime.handlers.gvisor.options.network = "host"`,
 		`runtime.handlers.gvisor-shim.options.network = "host"`)
-	for _, handler := range []string{"gvisor", "gvisor-shim"} {
+	for _, handler := range sample.Some(t, "gvisor", "gvisor-shim") {
 		t.Run(handler, func(t *testing.T) {
 			k := k.sub(t)
 			// A pod on the pods' network first, so that the CNI plugin creates the bridge.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"github.com/podd-project/podd/test/sample"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestPlugins(t *testing.T) {
 	t.Parallel()
 	k := start(t)
-	for _, handler := range []string{"runc", "crun"} {
+	for _, handler := range sample.Some(t, "runc", "crun") {
 		t.Run(handler, func(t *testing.T) {
 			for _, c := range []struct {
 				name string

@@ -15,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // ends are the ways to end the daemon.
@@ -28,7 +29,7 @@ var ends = []struct {
 
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	for _, handler := range []string{"runc", "crun"} {
+	for _, handler := range sample.Some(t, "runc", "crun") {
 		k := startWith(t, daemon.Options{Handler: handler})
 		for _, e := range ends {
 			t.Run(handler+"/"+e.name, func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestKilledAtWork(t *testing.T) {
 // cgroup. The command itself runs until its container ends; with a shim it is killed, because its output has no reader.
 func TestKilledInExec(t *testing.T) {
 	t.Parallel()
-	for _, handler := range []string{"runc", "crun", "runc-shim"} {
+	for _, handler := range sample.Some(t, "runc", "crun", "runc-shim") {
 		t.Run(handler, func(t *testing.T) {
 			t.Parallel()
 			k := start(t, append(runcShim(), "runtime.default_handler = "+strconv.Quote(handler))...)

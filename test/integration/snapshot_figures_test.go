@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podd-project/podd/test/sample"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -18,7 +19,7 @@ func TestSnapshotFigures(t *testing.T) {
 		t.Skip("it proves nothing that other tests do not: set SOAK=1 for the figures")
 	}
 	k := start(t)
-	for _, handler := range []string{"runc", "gvisor"} {
+	for _, handler := range sample.Some(t, "runc", "gvisor") {
 		for _, size := range []int{0, 200, 1024} {
 			t.Run(fmt.Sprintf("%s %d MiB", handler, size), func(t *testing.T) { snapshotFigures(k.sub(t), handler, size) })
 		}

@@ -14,12 +14,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // TestStats checks the reported usage of real containers and pods.
 func TestStats(t *testing.T) {
 	t.Parallel()
-	for _, handler := range []string{"runc", "crun"} {
+	for _, handler := range sample.Some(t, "runc", "crun") {
 		t.Run(handler, func(t *testing.T) {
 			k := startWith(t, daemon.Options{Handler: handler, Set: []string{`runtime.stats_interval="1s"`}})
 			for _, c := range []struct {

@@ -14,6 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/sample"
 )
 
 // The old daemon is that of upgradeFrom commits ago, but no older than firstCompatible, from which on compatibility
@@ -28,10 +29,13 @@ const (
 // one format of the records a downgrade works too.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	for _, handler := range soak([]string{"runc", "runc-shim"}, []string{"runc", "crun", "runc-shim"}) {
+	dir, old := t.TempDir(), ""
+	for _, handler := range sample.Some(t, "runc", "crun", "runc-shim") {
 		t.Run(handler, func(t *testing.T) {
 			k := startWith(t, daemon.Options{Handler: handler, Set: runcShim()})
-			old := buildOld(k)
+			if old == "" {
+				old = buildOld(k, dir)
+			}
 			k.have(busybox)
 			// The new daemon pins network namespaces where the old one may never have.
 			now := daemonCommand{poddBinary, []string{"--set", "network.netns_dir=/var/run/netns"}}
@@ -48,20 +52,20 @@ func TestUpgrade(t *testing.T) {
 }
 
 // buildOld builds podd of UPGRADE_FROM, or as it was some commits ago: the oldest tried that builds and takes this
-// test's configuration. In a clone without firstCompatible it fails.
-func buildOld(k *kubelet) string {
+// test's configuration, in dir. In a clone without firstCompatible it fails.
+func buildOld(k *kubelet, dir string) string {
 	k.Helper()
 	repo, err := daemon.Repository()
 	k.ok("find the repository", err)
 	from := os.Getenv("UPGRADE_FROM")
 	if from != "" {
-		binary, err := buildCommit(k, repo, from)
+		binary, err := buildCommit(k, repo, dir, from)
 		k.ok("build the daemon of UPGRADE_FROM", err)
 		return binary
 	}
 	commits := compatibleCommits(k, repo)
 	for back := len(commits) - 1; ; back /= 4 {
-		binary, err := buildCommit(k, repo, commits[back])
+		binary, err := buildCommit(k, repo, dir, commits[back])
 		if err == nil {
 			err = exec.Command(binary, "--config", k.Path("podd.toml"), "config", "dump").Run()
 		}
@@ -90,9 +94,10 @@ func compatibleCommits(k *kubelet, repo string) []string {
 }
 
 // buildCommit fails for a commit in the middle of a change.
-func buildCommit(k *kubelet, repo, commit string) (string, error) {
+func buildCommit(k *kubelet, repo, dir, commit string) (string, error) {
 	k.Helper()
-	src := k.TempDir()
+	src, err := os.MkdirTemp(dir, "")
+	k.ok("make the directory of the source", err)
 	output(k, repo, "git -c safe.directory='*' archive "+commit+" | tar -x -C "+src)
 	output(k, src, "make -s embedded")
 	binary := filepath.Join(src, "podd-old")

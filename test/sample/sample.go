@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"testing"
 )
 
 // Variable names the environment variable that a sample depends on; the Makefile sets it to the commit. "all" selects
@@ -28,4 +29,15 @@ func Every(n int, key ...any) (first, distance int) {
 func Takes(n int, key ...any) bool {
 	first, _ := Every(n, key...)
 	return first == 1
+}
+
+// Some returns the first name, and each other one for one commit in three: the handlers with which a test runs.
+func Some(t testing.TB, names ...string) []string {
+	some := names[:1:1]
+	for _, name := range names[1:] {
+		if Takes(3, t.Name(), name) {
+			some = append(some, name)
+		}
+	}
+	return some
 }

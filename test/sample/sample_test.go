@@ -42,3 +42,17 @@ func TestCommitsTakeEverything(t *testing.T) {
 		}
 	}
 }
+
+// TestSome: the first handler is always there, each other one for some commits.
+func TestSome(t *testing.T) {
+	counts := map[string]int{}
+	for i := range 300 {
+		t.Setenv(Variable, fmt.Sprint("commit", i))
+		for _, name := range Some(t, "runc", "crun", "vm") {
+			counts[name]++
+		}
+	}
+	if counts["runc"] != 300 || counts["crun"] < 50 || counts["crun"] > 150 || counts["vm"] < 50 || counts["vm"] > 150 {
+		t.Errorf("300 commits take %v, want runc always, crun and vm about 100 times", counts)
+	}
+}
