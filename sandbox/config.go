@@ -3,7 +3,10 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/podd-project/podd/oci/spec"
@@ -112,8 +115,10 @@ func (c Config) Validate(problem func(key string, err error)) {
 	if err := spec.CheckCgroupPrefix(c.CgroupPrefix); err != nil {
 		problem("cgroup_prefix", err)
 	}
-	if err := namespaces.CheckDefaultSysctls(c.DefaultSysctls); err != nil {
-		problem("default_sysctls", err)
+	for _, name := range slices.Sorted(maps.Keys(c.DefaultSysctls)) {
+		if err := namespaces.CheckDefaultSysctl(name, c.DefaultSysctls[name]); err != nil {
+			problem("default_sysctls."+strconv.Quote(name), err)
+		}
 	}
 	c.Defaults.Validate(problem)
 }

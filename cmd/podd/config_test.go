@@ -174,6 +174,61 @@ func TestMistakesInConfiguration(t *testing.T) {
 	}
 }
 
+// TestPlacesOfEntries: an error of an entry of a map, or of a table with any name, has the place of that entry. Entries
+// that are right, and those of the defaults, are elsewhere.
+func TestPlacesOfEntries(t *testing.T) {
+	file := tree(t, map[string]string{
+		"podd.toml": `[runtime.default_sysctls]
+"net.ipv4.ip_forward" = "1"
+[runtime.annotation_handlers]
+"a.b/c" = "none"
+[runtime.handlers."../x"]
+[runtime.handlers.runc.options]
+"a b" = "c"
+root = "/x"
+[runtime.handlers.crun]
+runtime = "x"
+[nri.plugins."a b"]
+[nri.plugins."c.d"]
+on_failure = "perhaps"
+`,
+		"podd.toml.d/50.toml": `[runtime.default_sysctls]
+"vm.swappiness" = "1"
+"kernel.pid_max" = "1"
+[runtime.default_ulimits]
+core = "0"
+NOFILE = "many"
+files = "1"
+[runtime.handlers.runc.default_annotations]
+"io.kubernetes.cri.a" = "b"
+`,
+	})
+	_, errs, _ := command("config", "check", "--config", file, "--set", `runtime.default_sysctls."fs.file-max"=1`)
+	for _, want := range []string{
+		`runtime.default_sysctls."fs.file-max" (flag --set): `,
+		`runtime.default_sysctls."kernel.pid_max" (50.toml:3): `,
+		`runtime.default_sysctls."vm.swappiness" (50.toml:2): `,
+		`runtime.default_ulimits.NOFILE (50.toml:6): `,
+		`runtime.default_ulimits.files (50.toml:7): `,
+		`runtime.annotation_handlers."a.b/c" (podd.toml:4): `,
+		`runtime.handlers."../x" (podd.toml:5): `,
+		`runtime.handlers.crun (podd.toml:9): `,
+		`runtime.handlers.runc.options."a b" (podd.toml:7): `,
+		`runtime.handlers.runc.options.root (podd.toml:8): `,
+		`runtime.handlers.runc.default_annotations."io.kubernetes.cri.a" (50.toml:9): `,
+		`nri.plugins."a b" (podd.toml:11): `,
+		`nri.plugins."c.d".on_failure (podd.toml:13): `,
+	} {
+		text := strings.NewReplacer(file+".d/", "", filepath.Dir(file)+"/", "").Replace(errs)
+		if !strings.Contains(text, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, text)
+		}
+	}
+	if n := strings.Count(strings.TrimSpace(errs), "\n"); n != 12 {
+		t.Errorf("stderr has %d lines, want 13:\n%s", n+1, errs)
+	}
+}
+
 // TestEveryWrongKeyIsReported: one run names all of them: first those that no key is set by, in the order of the files
 // and flags, then the values, in the order of the keys.
 func TestEveryWrongKeyIsReported(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -69,7 +70,7 @@ func (h Config) Validate(problem func(key string, err error)) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(h.DefaultAnnotations)) {
 		if key == "" || spec.ReservedAnnotation(key) {
-			problem("default_annotations", fmt.Errorf(reserved, key))
+			problem("default_annotations."+strconv.Quote(key), fmt.Errorf(reserved, key))
 		}
 	}
 }

@@ -58,7 +58,7 @@ func TestEveryWrongKeyIsReported(t *testing.T) {
 		keys = append(keys, w[:strings.Index(w, ":")])
 	}
 	want := []string{"infra", "privileged_without_host_devices", "allowed_annotations", "allowed_annotations",
-		"default_annotations", "default_annotations"}
+		`default_annotations."io.kubernetes.cri.a"`, `default_annotations."io.kubernetes.cri.b"`}
 	if d := cmp.Diff(want, keys); d != "" {
 		t.Errorf("Validate, -want +got:\n%s", d)
 	}

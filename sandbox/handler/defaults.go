@@ -53,11 +53,18 @@ func StandardDefaults() Defaults {
 
 // Validate reports each wrong key.
 func (d Defaults) Validate(problem func(key string, err error)) {
+	right := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(d.Ulimits)) {
+		right[name] = d.Ulimits[name]
+		if _, err := rlimits(right); err != nil {
+			problem("default_ulimits."+strconv.Quote(name), err)
+			delete(right, name)
+		}
+	}
 	for _, k := range []struct {
 		key   string
 		check func() error
 	}{
-		{"default_ulimits", func() error { _, err := rlimits(d.Ulimits); return err }},
 		{"default_capabilities", func() error { _, err := spec.Capabilities(d.Capabilities); return err }},
 		{"default_env", func() error { return spec.CheckEnv(d.Env) }},
 		{"timezone", func() error { _, err := host.ReadTimezone(d.Timezone); return err }},

@@ -13,9 +13,9 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// CheckDefaultSysctls checks that every key is namespaced. Errors are errdefs.ErrInvalidArgument and name the sysctl.
-func CheckDefaultSysctls(defaults map[string]string) error {
-	return CheckSysctls(Request{Net: "/net", IPC: "/ipc", UTS: "/uts", Sysctls: defaults})
+// CheckDefaultSysctl checks that a key is namespaced. Errors are errdefs.ErrInvalidArgument and name the sysctl.
+func CheckDefaultSysctl(key, value string) error {
+	return CheckSysctls(Request{Net: "/net", IPC: "/ipc", UTS: "/uts", Sysctls: map[string]string{key: value}})
 }
 
 // WithDefaultSysctls returns r with those of defaults that it does not set itself and whose namespace it creates. An

@@ -41,11 +41,13 @@ func TestDefaultSysctls(t *testing.T) {
 			t.Errorf("%s: the pod's own map was changed to %v", name, c.r.Sysctls)
 		}
 	}
-	if err := CheckDefaultSysctls(defaults); err != nil {
-		t.Errorf("CheckDefaultSysctls = %v, want nil", err)
+	for key, value := range defaults {
+		if err := CheckDefaultSysctl(key, value); err != nil {
+			t.Errorf("CheckDefaultSysctl(%s) = %v, want nil", key, err)
+		}
 	}
-	if err := CheckDefaultSysctls(map[string]string{"vm.swappiness": "1"}); err == nil {
-		t.Error("CheckDefaultSysctls of a sysctl of the node = nil, want an error")
+	if err := CheckDefaultSysctl("vm.swappiness", "1"); err == nil {
+		t.Error("CheckDefaultSysctl of a sysctl of the node = nil, want an error")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -78,7 +79,7 @@ func (c Config) Validate(problem func(key string, err error)) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
-		c.Plugins[name].validate("plugins."+name, name, problem)
+		c.Plugins[name].validate("plugins."+strconv.Quote(name), name, problem)
 	}
 }
 

@@ -22,8 +22,8 @@ func TestConfig(t *testing.T) {
 		{"config_dir", func(c *Config) { c.ConfigDir = "/" }},
 		{"registration_timeout", func(c *Config) { c.RegistrationTimeout = 0 }},
 		{"request_timeout", func(c *Config) { c.RequestTimeout = time.Hour }},
-		{"plugins.a b", func(c *Config) { c.Plugins = map[string]PluginTable{"a b": {}} }},
-		{"plugins.a.on_failure", func(c *Config) { c.Plugins = map[string]PluginTable{"a": {OnFailure: "perhaps"}} }},
+		{`plugins."a b"`, func(c *Config) { c.Plugins = map[string]PluginTable{"a b": {}} }},
+		{`plugins."a".on_failure`, func(c *Config) { c.Plugins = map[string]PluginTable{"a": {OnFailure: "perhaps"}} }},
 	} {
 		c := DefaultConfig()
 		tt.change(&c)

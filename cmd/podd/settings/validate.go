@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 	"github.com/podd-project/podd/sandbox/handler"
 )
 
@@ -20,8 +22,9 @@ type problems struct {
 	errs   []error
 }
 
-// add reports a problem of key, which includes the section. Format and args are those of fmt.Errorf.
+// add reports a problem of key, which includes the section; the names of entries of maps may be quoted. Format and args are those of fmt.Errorf.
 func (p *problems) add(key, format string, args ...any) {
+	key = tomlconfig.Key(key)
 	p.errs = append(p.errs, fmt.Errorf("%s (%s): %w", key, p.origin(key), fmt.Errorf(format, args...)))
 }
 
@@ -90,7 +93,7 @@ func (c *RuntimeConfig) validate(p *problems) {
 	}
 	c.validateRouting(p)
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
-		c.Handlers[name].validate("runtime.handlers."+name, name, p)
+		c.Handlers[name].validate("runtime.handlers."+strconv.Quote(name), name, p)
 	}
 }
 
@@ -110,7 +113,7 @@ func (c *RuntimeConfig) validateRouting(p *problems) {
 		check("runtime.host_access_handler", c.HostAccessHandler)
 	}
 	for _, annotation := range slices.Sorted(maps.Keys(c.AnnotationHandlers)) {
-		check("runtime.annotation_handlers", c.AnnotationHandlers[annotation])
+		check("runtime.annotation_handlers."+strconv.Quote(annotation), c.AnnotationHandlers[annotation])
 	}
 }
 
@@ -135,9 +138,9 @@ func (h HandlerTable) validate(key, name string, p *problems) {
 	h.validateType(key, p)
 	for _, option := range slices.Sorted(maps.Keys(h.Options)) {
 		if !optionName.MatchString(option) {
-			p.add(key+".options", "%q is not the name of a flag", option)
+			p.add(key+".options."+strconv.Quote(option), "%q is not the name of a flag", option)
 		} else if slices.Contains(reservedOptions, option) {
-			p.add(key+".options", "%q is reserved: podd sets it", option)
+			p.add(key+".options."+strconv.Quote(option), "%q is reserved: podd sets it", option)
 		}
 	}
 	engine, err := h.engine()

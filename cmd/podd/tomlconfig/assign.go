@@ -39,6 +39,15 @@ func (s *Set) Assign(origin, key, value string) error {
 	return errors.Join(m.errs...)
 }
 
+// Key returns a dotted key with quotes where they are needed only. One that is not valid is returned as it is.
+func Key(key string) string {
+	path, err := splitKey(key)
+	if err != nil {
+		return key
+	}
+	return keyString(path)
+}
+
 // splitKey parses a dotted key with the TOML parser.
 func splitKey(key string) ([]string, error) {
 	tree := map[string]any{}

@@ -46,7 +46,8 @@ func (s *Set) Merge(name string, data []byte) (wrong []error, err error) {
 	return m.errs, nil
 }
 
-// Origin returns what set a dotted key: "name:line" of a document, the origin passed to Assign, or Default.
+// Origin returns what set a dotted key, or first named a table in a map: "name:line" of the last document that did, the
+// origin passed to Assign, or Default. The key is as Key returns it.
 func (s *Set) Origin(key string) string {
 	if o, ok := s.origins[key]; ok {
 		return o
@@ -120,6 +121,9 @@ func (m *merge) element(path []string, target reflect.Value, name string, v any)
 	key := reflect.ValueOf(name).Convert(target.Type().Key())
 	if old := target.MapIndex(key); old.IsValid() {
 		entry.Set(old)
+	}
+	if isTable(entry.Type()) {
+		m.set.origins[keyString(path)] = m.where(keyString(path))
 	}
 	m.value(path, entry, v)
 	if target.IsNil() {
