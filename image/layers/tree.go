@@ -162,6 +162,13 @@ func (t *tree) link(target, name string) error {
 		return err
 	}
 	defer from.Close()
+	var of unix.Stat_t
+	if err := unix.Fstat(int(from.Fd()), &of); err != nil {
+		return os.NewSyscallError("stat", err)
+	}
+	if _, ok := t.entries[entryKey{of.Ino, archive.WhiteoutPrefix + base}]; ok { // its device is not a file
+		return &fs.PathError{Op: "link", Path: target, Err: unix.ENOENT}
+	}
 	err = os.NewSyscallError("link", unix.Linkat(int(from.Fd()), base, int(t.parent.Fd()), name, 0))
 	if errors.Is(err, fs.ErrExist) && isSame(from, base, t.parent.File, name) {
 		return errLinked
@@ -201,7 +208,7 @@ func (t *tree) recreate(h *tar.Header, name string, content io.Reader) error {
 	if err := t.create(h, name, content); err != nil {
 		return err
 	}
-	if isDir && isWhiteoutDevice(old) {
+	if isDir { // what was here hides the files of lower layers
 		return t.makeOpaque(name)
 	}
 	return nil
