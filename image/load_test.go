@@ -1,6 +1,10 @@
 package image_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -10,6 +14,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	ggcrlayout "github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
 // TestLoadFile loads archives of each kind while the store is open. Unlike preloaded images they are not pinned.
@@ -114,6 +119,136 @@ func TestLoadFromAnotherRuntime(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLoadNamesOfDocker: an archive that is a layout and a docker archive too, and whose index has no full names, has
+// those of manifest.json.
+func TestLoadNamesOfDocker(t *testing.T) {
+	t.Parallel()
+	one, two, three := simple(t, "one"), simple(t, "two"), simple(t, "three")
+	layout := filepath.Join(t.TempDir(), "layout")
+	writeNested(t, layout, "v3", listOf(t, "linux/amd64", three))
+	l, err := ggcrlayout.FromPath(layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, add := range []error{
+		l.AppendImage(one, ggcrlayout.WithAnnotations(map[string]string{ociName: "v1"})), l.AppendImage(two),
+	} {
+		if add != nil {
+			t.Fatal(add)
+		}
+	}
+	type item map[string]any
+	writeJSON(t, filepath.Join(layout, "manifest.json"), []item{
+		{"Config": "blobs/sha256/" + imageID(t, one), "RepoTags": []string{"r.test/one:v1", "one:v2", "", "r.test/\x00"}},
+		{"Config": imageID(t, two) + ".json", "RepoTags": []string{"r.test/two:v1", "r.test/two@" + digestOf(t, one)}},
+		{"Config": "sha256:" + imageID(t, three), "RepoTags": []string{"r.test/three:v1"}},
+		{"Config": "none.json", "RepoTags": []string{"r.test/none:v1"}}, {"RepoTags": nil},
+	})
+	archive := filepath.Join(t.TempDir(), "both.tar")
+	tarDir(t, layout, archive)
+	for _, path := range []string{archive, layout} {
+		s := open(t, config(t))
+		if _, err := s.LoadFile(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		for ref, img := range map[string]v1.Image{
+			"r.test/one:v1": one, "docker.io/library/one:v2": one, "r.test/one@" + digestOf(t, one): one,
+			"r.test/two:v1": two, "r.test/three:v1": three,
+		} {
+			if got, err := s.Resolve(t.Context(), ref); err != nil || got.ID != imageID(t, img) {
+				t.Errorf("Resolve(%s) = %+v, %v, want %s", ref, got, err, imageID(t, img))
+			}
+		}
+		images, err := s.List(t.Context())
+		if err != nil || len(images) != 3 {
+			t.Errorf("List() = %+v, %v, want 3 images", images, err)
+		}
+		for _, i := range images {
+			if slices.ContainsFunc(i.Tags, func(tag string) bool { return strings.HasPrefix(tag, "localhost/") }) {
+				t.Errorf("tags %q, want none of the file", i.Tags)
+			}
+		}
+	}
+	for _, text := range []string{"{", "[]", "null", "[1]", strings.Repeat(" ", 5<<20)} { // not docker's
+		writeFile(t, filepath.Join(layout, "manifest.json"), text)
+		s := open(t, config(t))
+		if _, err := s.LoadFile(t.Context(), layout); err != nil {
+			t.Errorf("with a manifest.json of %.5q: %v", text, err)
+		}
+		if got, err := s.Resolve(t.Context(), "localhost/layout:v1"); err != nil || got.ID != imageID(t, one) {
+			t.Errorf("Resolve of the name after the file = %+v, %v, want %s", got, err, imageID(t, one))
+		}
+	}
+}
+
+// TestLoadLinks: files of an archive may be links to others, wherever these are in the tar. The library reads no hard
+// links in docker archives; the error says so.
+func TestLoadLinks(t *testing.T) {
+	t.Parallel()
+	one := simple(t, "one")
+	dir := t.TempDir()
+	writeLayout(t, dir+"/layout", annotated{img: one, annotations: map[string]string{ociName: "r.test/one:v1"}})
+	tarDir(t, dir+"/layout", dir+"/oci.tar")
+	writeDockerArchive(t, dir+"/docker.tar", map[string]v1.Image{"r.test/one:v1": one})
+	for name, kind := range map[string]byte{"hard links": tar.TypeLink, "symbolic links": tar.TypeSymlink} {
+		for _, archive := range []string{"oci.tar", "docker.tar"} {
+			linked := filepath.Join(t.TempDir(), archive)
+			writeLinked(t, filepath.Join(dir, archive), linked, kind)
+			s := open(t, config(t))
+			loaded, err := s.LoadFile(t.Context(), linked)
+			if archive == "docker.tar" && kind == tar.TypeLink {
+				if want := "hard links"; !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s in %s: LoadFile() = %v, %v, want an error with %q", name, archive, loaded, err, want)
+				}
+				continue
+			}
+			if err != nil || len(loaded) != 1 || loaded[0].ID != imageID(t, one) {
+				t.Errorf("%s in %s: LoadFile() = %v, %v, want %s", name, archive, loaded, err, imageID(t, one))
+			}
+		}
+	}
+}
+
+// writeLinked copies a tar in which blobs, and all layers, are links to files with other names.
+func writeLinked(t *testing.T, from, to string, kind byte) {
+	t.Helper()
+	var out bytes.Buffer
+	r, w := tar.NewReader(strings.NewReader(readFile(t, from))), tar.NewWriter(&out)
+	for i := 0; ; i++ {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		link := *h
+		if h.Typeflag == tar.TypeReg && strings.Contains(h.Name, "blobs/") || strings.HasSuffix(h.Name, ".tar.gz") {
+			h.Name = fmt.Sprintf("data/%d", i)
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(w, r); err != nil {
+			t.Fatal(err)
+		}
+		if link.Name == h.Name {
+			continue
+		}
+		link.Typeflag, link.Size, link.Linkname = kind, 0, h.Name
+		if kind == tar.TypeSymlink {
+			link.Linkname = strings.Repeat("../", strings.Count(link.Name, "/")) + h.Name
+		}
+		if err := w.WriteHeader(&link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, to, out.String())
 }
 
 // platformOf returns the platform in the configuration of an image.

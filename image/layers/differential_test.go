@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,9 +57,7 @@ func asTar(t *testing.T, steps []byte) {
 		t.Fatal(err)
 	}
 	got := mergedListing(t, below.files(), s.files())
-	applyWhiteouts(t, below.files(), entries)
-	hides := func(h tar.Header) bool { return isWhiteout(h.Name) }
-	gnuTar(t, below.files(), slices.DeleteFunc(slices.Clone(entries), hides))
+	applyLayer(t, below.files(), entries)
 	if want := listing(t, below.files()); !slices.Equal(got, want) {
 		t.Errorf("layer:\n%s\nfiles:\n%s\nwant those of GNU tar:\n%s", names(entries), strings.Join(got, "\n"),
 			strings.Join(want, "\n"))
@@ -120,53 +120,87 @@ func mergedListing(t *testing.T, lower, upper string) []string {
 	return listing(t, merged)
 }
 
-// applyWhiteouts removes from the lower layer what a layer hides: also a file where this layer has files below.
-func applyWhiteouts(t *testing.T, lower string, entries []tar.Header) {
+// applyLayer changes a lower layer as the entries of another one say, in their order. GNU tar extracts each alone: it
+// does not replace a directory by a file. A whiteout removes what the entries have not made.
+func applyLayer(t *testing.T, root string, entries []tar.Header) {
 	t.Helper()
 	for _, h := range entries {
-		for dir := path.Dir(path.Clean(h.Name)); dir != "."; dir = path.Dir(dir) {
-			if info, err := os.Lstat(filepath.Join(lower, dir)); err == nil && !info.IsDir() {
-				_ = os.Remove(filepath.Join(lower, dir))
+		parent := makeParents(t, root, path.Dir(path.Clean(h.Name)))
+		base := path.Base(h.Name)
+		place := filepath.Join(parent, base)
+		if base == ".wh..wh..opq" {
+			children, _ := filepath.Glob(parent + "/*")
+			for _, child := range children {
+				removeLower(t, child)
 			}
-		}
-		if !isWhiteout(h.Name) {
 			continue
 		}
-		hidden := filepath.Join(lower, filepath.Dir(h.Name), strings.TrimPrefix(filepath.Base(h.Name), ".wh."))
-		targets := []string{hidden}
-		if filepath.Base(h.Name) == ".wh..wh..opq" {
-			targets, _ = filepath.Glob(filepath.Dir(hidden) + "/*")
+		if isWhiteout(base) {
+			removeLower(t, filepath.Join(parent, strings.TrimPrefix(base, ".wh.")))
+			continue
 		}
-		for _, target := range targets {
-			if err := os.RemoveAll(target); err != nil && !errors.Is(err, unix.ENOTDIR) {
-				t.Fatal(err)
-			}
-		}
-	}
-	for _, h := range entries {
-		if isWhiteout(h.Name) { // the directory of a whiteout is there, as that of a file
-			if err := os.MkdirAll(filepath.Join(lower, filepath.Dir(h.Name)), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// gnuTar extracts entries with GNU tar, one after the other: it does not replace a directory by a file.
-func gnuTar(t *testing.T, dir string, entries []tar.Header) {
-	t.Helper()
-	for _, h := range entries {
-		place := filepath.Join(dir, h.Name)
-		if info, err := os.Lstat(place); err == nil && (!info.IsDir() || h.Typeflag != tar.TypeDir) && !isLinkTo(dir, h) {
+		info, err := os.Lstat(place)
+		if err == nil && (!info.IsDir() || h.Typeflag != tar.TypeDir) && !isLinkTo(root, h) {
 			if err := os.RemoveAll(place); err != nil {
 				t.Fatal(err)
 			}
 		}
-		cmd := exec.Command("tar", "-x", "-C", dir)
+		cmd := exec.Command("tar", "-x", "-C", root)
 		cmd.Stdin = bytes.NewReader(tarOf(t, h))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("tar: %v: %s\n%s", err, out, names(entries))
 		}
+		markUpper(t, place)
+	}
+}
+
+// makeParents makes the directory of an entry, also in the place of files of the lower layer, and returns it without
+// links.
+func makeParents(t *testing.T, root, name string) string {
+	t.Helper()
+	resolved, err := securejoin.SecureJoin(root, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, dir := strings.TrimPrefix(resolved, root), root
+	for part := range strings.SplitSeq(strings.Trim(rest, "/"), "/") {
+		dir = filepath.Join(dir, part)
+		if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+			removeLower(t, dir)
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			t.Fatal(err)
+		}
+		markUpper(t, dir)
+	}
+	return resolved
+}
+
+// upperMark is the attribute of what the entries of the upper layer have made.
+const upperMark = "trusted.podd-test"
+
+func markUpper(t *testing.T, path string) {
+	t.Helper()
+	if err := unix.Lsetxattr(path, upperMark, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// removeLower removes what the entries have not made.
+func removeLower(t *testing.T, path string) {
+	t.Helper()
+	if _, err := unix.Lgetxattr(path, upperMark, nil); err != nil {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return
+	}
+	children, _ := filepath.Glob(path + "/*")
+	for _, child := range children {
+		removeLower(t, child)
 	}
 }
 

@@ -73,6 +73,8 @@ type Adder struct {
 	Source types.ImageSource
 	// Dir is a directory on the filesystem of the store, for layers that are not stored yet.
 	Dir string
+	// MaxBlob bounds a blob of which the manifest has no size, in bytes.
+	MaxBlob int64
 	// MaxMetadata bounds the parts of all tars that are kept in addition to the files: headers and padding, in bytes as
 	// tar-split writes them, about 1.4 KB for each file.
 	MaxMetadata int64
@@ -192,6 +194,9 @@ func (a *Adder) download(ctx context.Context, s *staged) error {
 		return err
 	}
 	blob := download{source: a.Source, blob: s.Blob, most: s.Blob.Size, note: a.Note}
+	if blob.most <= 0 {
+		blob.most = a.MaxBlob
+	}
 	return errors.Join(blob.write(ctx, file), file.Close())
 }
 

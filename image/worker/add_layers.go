@@ -45,8 +45,8 @@ func (w *worker) adder(source types.ImageSource, out Progress) *layers.Adder {
 	meter := &unpackMeter{mostBytes: w.cfg.MaxImageBytes, mostFiles: maxImageFiles}
 	return &layers.Adder{
 		Store: w.storage, Source: source, Dir: w.temp, Note: out.Note, Count: meter.add,
-		MaxMetadata: w.cfg.MaxImageBytes / metadataShare,
-		Downloads:   maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
+		MaxBlob: w.cfg.MaxImageBytes, MaxMetadata: w.cfg.MaxImageBytes / metadataShare,
+		Downloads: maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -30,6 +32,8 @@ type loader struct {
 	*worker
 	job Job
 	out *reporter
+	// hardLink is the name of a hard link in the archive.
+	hardLink string
 }
 
 const (
@@ -75,6 +79,9 @@ const (
 // annotationContainerdName holds the full name of an image in an OCI index, as containerd and docker write it.
 const annotationContainerdName = "io.containerd.image.name"
 
+// dockerManifest is the list of the images in a docker archive.
+const dockerManifest = "manifest.json"
+
 // maxTarEntries bounds how many entries of a tar are read.
 const maxTarEntries = 1 << 20
 
@@ -90,12 +97,15 @@ func (l *loader) archiveKind() (int, error) {
 	}
 	var hasLayout, hasIndex, hasManifest bool
 	err = l.walkTar(func(h *tar.Header, _ io.Reader) error {
+		if h.Typeflag == tar.TypeLink {
+			l.hardLink = h.Name
+		}
 		switch path.Clean(h.Name) {
 		case v1.ImageLayoutFile:
 			hasLayout = true
 		case v1.ImageIndexFile:
 			hasIndex = true
-		case "manifest.json":
+		case dockerManifest:
 			hasManifest = true
 		}
 		if hasLayout && hasIndex {
@@ -168,7 +178,7 @@ func errTooLarge(most int64) error {
 		errdefs.ErrResourceExhausted, most)
 }
 
-// loadOCIArchive unpacks the layout in a tar and loads it. Links and files that do not belong to a layout are skipped.
+// loadOCIArchive unpacks the layout in a tar and loads it. Files of a layout may be links to any file of the tar.
 func (l *loader) loadOCIArchive(ctx context.Context) error {
 	dir := filepath.Join(l.temp, "layout")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -195,18 +205,27 @@ func (l *loader) loadOCIArchive(ctx context.Context) error {
 	return nil
 }
 
+// extract writes a file or a link, in the place of an earlier one. Other entries, and paths that lead out of root, are
+// skipped; what is behind links that lead out cannot be opened.
 func extract(root *os.Root, h *tar.Header, r io.Reader) error {
 	name := path.Clean(h.Name)
-	if h.Typeflag != tar.TypeReg {
-		return nil
-	}
-	if name != v1.ImageLayoutFile && name != v1.ImageIndexFile && !strings.HasPrefix(name, v1.ImageBlobsDir+"/") {
+	isLink := h.Typeflag == tar.TypeLink || h.Typeflag == tar.TypeSymlink
+	if h.Typeflag != tar.TypeReg && !isLink || !filepath.IsLocal(name) {
 		return nil
 	}
 	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return err
 	}
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if h.Typeflag == tar.TypeLink {
+		return root.Link(path.Clean(h.Linkname), name)
+	}
+	if isLink {
+		return root.Symlink(h.Linkname, name)
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -229,6 +248,7 @@ func (l *loader) loadLayout(ctx context.Context, dir, base string) error {
 	if len(index.Manifests) > maxLoadedImages {
 		return fmt.Errorf("more than %d images", maxLoadedImages)
 	}
+	tags := dockerTags(root)
 	reader := layout.NewReaderWithRoot(root)
 	found := 0
 	var errs []error
@@ -241,7 +261,8 @@ func (l *loader) loadLayout(ctx context.Context, dir, base string) error {
 		if err != nil {
 			return err
 		}
-		if err := l.loadImage(ctx, from, withDigest(layoutNames(d, base), d)); err != nil {
+		names := func(id string) []reference.Named { return withDigest(layoutNames(d, tags[id], base), d) }
+		if err := l.loadImage(ctx, from, names); err != nil {
 			errs = append(errs, fmt.Errorf("image %.100q: %w", d.Digest, err))
 		}
 	}
@@ -271,13 +292,50 @@ func readIndex(root *os.Root) (v1.Index, error) {
 	return index, nil
 }
 
-// layoutNames returns the names of an image of a layout: containerd's annotation, or OCI's if that is a full name. A
-// bare tag gets a repository named after the file, at localhost.
-func layoutNames(d v1.Descriptor, base string) []reference.Named {
+// dockerTags returns the names of images by id that a layout has if it is a docker archive too. Another manifest.json
+// has none.
+func dockerTags(root *os.Root) map[string][]reference.Named {
+	f, err := root.Open(dockerManifest)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var items []struct {
+		Config   string
+		RepoTags []string
+	}
+	if err := json.NewDecoder(io.LimitReader(f, MaxBlob)).Decode(&items); err != nil {
+		return nil
+	}
+	tags := map[string][]reference.Named{}
+	for _, item := range items {
+		id := strings.TrimPrefix(strings.TrimSuffix(path.Base(item.Config), ".json"), "sha256:")
+		for _, tag := range item.RepoTags {
+			named, _, err := registry.ParseReference(tag)
+			if err == nil && !isDigested(named) {
+				tags[id] = append(tags[id], named)
+			}
+		}
+	}
+	return tags
+}
+
+func isDigested(name reference.Named) bool {
+	_, ok := name.(reference.Digested)
+	return ok
+}
+
+// layoutNames returns the names of an image of a layout: containerd's annotation, or OCI's if that is a full name, or
+// docker's tags. Without these a bare tag gets a repository named after the file, at localhost.
+func layoutNames(d v1.Descriptor, tags []reference.Named, base string) []reference.Named {
 	name := d.Annotations[annotationContainerdName]
 	if name == "" {
 		name = d.Annotations[v1.AnnotationRefName]
-		if name != "" && !strings.ContainsAny(name, "/:") {
+		isTag := !strings.ContainsAny(name, "/:")
+		if isTag && len(tags) > 0 {
+			return tags
+		}
+		if isTag && name != "" {
 			name = "localhost/" + strings.ToLower(base) + ":" + name
 		}
 	}
@@ -293,7 +351,7 @@ func layoutNames(d v1.Descriptor, base string) []reference.Named {
 
 // withDigest adds the names by digest to names.
 func withDigest(names []reference.Named, d v1.Descriptor) []reference.Named {
-	out := names
+	out := slices.Clone(names)
 	for _, name := range names {
 		if canonical, err := reference.WithDigest(reference.TrimNamed(name), d.Digest); err == nil {
 			out = append(out, canonical)
@@ -303,7 +361,7 @@ func withDigest(names []reference.Named, d v1.Descriptor) []reference.Named {
 }
 
 // loadDockerArchive loads every image of a "docker save" tar. Its manifests are generated while it is read, so there
-// are not names by digest.
+// are not names by digest. The library reads hard links as empty files.
 func (l *loader) loadDockerArchive(ctx context.Context) error {
 	archive, err := dockerarchive.NewReader(l.systemContext(), l.job.Load)
 	if err != nil {
@@ -324,18 +382,31 @@ func (l *loader) loadDockerArchive(ctx context.Context) error {
 				names = append(names, name)
 			}
 		}
-		if err := l.loadImage(ctx, refs[0], names); err != nil {
+		err := checkNames(names)
+		if err == nil {
+			err = l.loadImage(ctx, refs[0], func(string) []reference.Named { return names })
+		}
+		if err != nil && l.hardLink != "" {
+			err = fmt.Errorf("%w (docker archives with hard links, as %.200q, are not supported)", err, l.hardLink)
+		}
+		if err != nil {
 			return fmt.Errorf("image %d of the archive: %w", i+1, err)
 		}
 	}
 	return nil
 }
 
-// loadImage copies one image into storage and reports it.
-func (l *loader) loadImage(ctx context.Context, from types.ImageReference, names []reference.Named) error {
+func checkNames(names []reference.Named) error {
 	if len(names) > maxLoadedNames {
 		return fmt.Errorf("it has more than %d names", maxLoadedNames)
 	}
+	return nil
+}
+
+// loadImage copies one image into storage and reports it, with the names that namesOf returns for its id.
+func (l *loader) loadImage(
+	ctx context.Context, from types.ImageReference, namesOf func(id string) []reference.Named,
+) error {
 	sys := l.systemContext()
 	source, err := from.NewImageSource(ctx, sys)
 	if err != nil {
@@ -347,14 +418,18 @@ func (l *loader) loadImage(ctx context.Context, from types.ImageReference, names
 	if err != nil {
 		return err
 	}
+	if err := img.check(ctx, sys); err != nil {
+		return err
+	}
+	names := namesOf(img.id)
+	if err := checkNames(names); err != nil {
+		return err
+	}
 	for _, name := range names {
 		if digested, ok := name.(reference.Digested); ok && digested.Digest() != digest.FromBytes(img.top) {
 			return fmt.Errorf("the manifest in the archive does not have the digest %s: write the archive again",
 				digested.Digest())
 		}
-	}
-	if err := img.check(ctx, sys); err != nil {
-		return err
 	}
 	opened.source = img
 	next := pullReport{Kind: reportStage}

@@ -53,9 +53,6 @@ func (w *worker) refetchLayer(ctx context.Context, a *layers.Adder, blob types.B
 		return err
 	}
 	a.Note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: blob}) // it was reported present
-	if blob.Size < 0 {                                                               // old manifests have no sizes
-		blob.Size = w.cfg.MaxImageBytes
-	}
 	return a.Unpack(ctx, layers.Layer{Blob: blob, DiffID: layer.UncompressedDigest, ID: id},
 		filepath.Join(w.temp, RefetchedPrefix+id))
 }

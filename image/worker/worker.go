@@ -56,7 +56,7 @@ func doPull(ctx context.Context, job Job, out *reporter, replies <-chan Found) (
 		}
 	})
 	if job.Load != "" {
-		return Result{}, loadError((&loader{w, job, out}).load(ctx))
+		return Result{}, loadError((&loader{worker: w, job: job, out: out}).load(ctx))
 	}
 	named, err := reference.ParseNamed(job.Ref)
 	if err != nil {
