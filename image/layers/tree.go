@@ -208,7 +208,7 @@ func (t *tree) recreate(h *tar.Header, name string, content io.Reader) error {
 	if err := t.create(h, name, content); err != nil {
 		return err
 	}
-	if isDir { // what was here hides the files of lower layers
+	if isDir { // the earlier entry hides a directory of lower layers
 		return t.makeOpaque(name)
 	}
 	return nil

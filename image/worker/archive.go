@@ -206,7 +206,7 @@ func (l *loader) loadOCIArchive(ctx context.Context) error {
 }
 
 // extract writes a file or a link, in the place of an earlier one. Other entries, and paths that lead out of root, are
-// skipped; what is behind links that lead out cannot be opened.
+// skipped; links that lead out cannot be opened.
 func extract(root *os.Root, h *tar.Header, r io.Reader) error {
 	name := path.Clean(h.Name)
 	isLink := h.Typeflag == tar.TypeLink || h.Typeflag == tar.TypeSymlink

@@ -22,7 +22,8 @@ type problems struct {
 	errs   []error
 }
 
-// add reports a problem of key, which includes the section; the names of entries of maps may be quoted. Format and args are those of fmt.Errorf.
+// add reports a problem of key, which includes the section; the names of entries of maps may be quoted. Format and args
+// are those of fmt.Errorf.
 func (p *problems) add(key, format string, args ...any) {
 	key = tomlconfig.Key(key)
 	p.errs = append(p.errs, fmt.Errorf("%s (%s): %w", key, p.origin(key), fmt.Errorf(format, args...)))
