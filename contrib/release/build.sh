@@ -83,6 +83,7 @@ tree() {
 	gzip -9 -n <"$src/CHANGELOG.md" >"$doc/changelog.gz"
 	install -m 644 "$src/contrib/podd.toml" "$doc/examples/"
 	install -m 644 "$src"/contrib/kubernetes/* "$doc/examples/kubernetes/"
+	install -D -m 644 -t "$doc/docs" "$src"/contrib/docs/*
 }
 
 # same DIRECTORY: gives all files the time of the commit.

@@ -69,17 +69,17 @@ func TestPromisesNameTests(t *testing.T) {
 	}
 }
 
-// TestIncidentsNameTests: each row of contrib/incidents.md names tests that exist.
+// TestIncidentsNameTests: each row of contrib/docs/trouble.md names tests that exist.
 func TestIncidentsNameTests(t *testing.T) {
 	tests, rows := parseTests(t), 0
-	for _, cells := range tableRows(t, "../../contrib/incidents.md") {
+	for _, cells := range tableRows(t, "../../contrib/docs/trouble.md") {
 		if len(cells) == 4 {
 			rows++
 			checkTests(t, tests, testReference, cells[0], cells[3])
 		}
 	}
 	if rows != 10 {
-		t.Errorf("contrib/incidents.md has %d rows, want 10", rows)
+		t.Errorf("contrib/docs/trouble.md has %d rows, want 10", rows)
 	}
 }
 

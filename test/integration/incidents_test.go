@@ -17,7 +17,7 @@ import (
 )
 
 // TestIncidents plays what goes wrong on nodes. For each incident the output of the one command that
-// contrib/incidents.md names has the cause. A full disk is in TestAdmin.
+// contrib/docs/trouble.md names has the cause. A full disk is in TestAdmin.
 func TestIncidents(t *testing.T) {
 	t.Parallel()
 	policy := t.TempDir() + "/policy.json"

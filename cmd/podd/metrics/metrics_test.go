@@ -201,9 +201,9 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestEveryMetricIsDocumented compares a scrape with the table in the README.
+// TestEveryMetricIsDocumented compares a scrape with the table in contrib/docs/metrics.md.
 func TestEveryMetricIsDocumented(t *testing.T) {
-	table, err := os.ReadFile("../../README.md")
+	table, err := os.ReadFile("../../../contrib/docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 		found++
 		row := regexp.MustCompile("(?m)^\\|.*`" + m[1] + "`.*\\| " + m[2]).Find(table)
 		if row == nil {
-			t.Errorf("%s, a %s, is not in the table of cmd/README.md", m[1], m[2])
+			t.Errorf("%s, a %s, is not in the table of contrib/docs/metrics.md", m[1], m[2])
 		}
 	}
 	if found < 14 {
@@ -221,7 +221,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile("`(podd_\\w+)`").FindAllSubmatch(table, -1) {
 		if !strings.Contains(body, "# TYPE "+string(m[1])+" ") {
-			t.Errorf("cmd/README.md tells of %s, which there is not", m[1])
+			t.Errorf("contrib/docs/metrics.md names %s, which does not exist", m[1])
 		}
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// steps returns the shell commands of the section "Join a cluster" of contrib/kubernetes, up to and after the line "To
-// leave". A line of a code block is one command.
+// steps returns the shell commands of the section "Join a cluster" of contrib/docs/install.md, up to and after the line
+// "To leave". A line of a code block is one command.
 func steps(t *testing.T) (join, leave []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../contrib/kubernetes/README.md")
+	page, err := os.ReadFile("../../../contrib/docs/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func steps(t *testing.T) (join, leave []string) {
 	entering, leaving, found := strings.Cut(section, "\nTo leave")
 	join, leave = commands(entering), commands(leaving)
 	if !found || len(join) < 5 || len(leave) < 2 {
-		t.Fatalf("contrib/kubernetes/README.md, \"Join a cluster\": commands %q and %q, want those to join and those to "+
+		t.Fatalf("contrib/docs/install.md, \"Join a cluster\": commands %q and %q, want those to join and those to "+
 			"leave", join, leave)
 	}
 	return join, leave
