@@ -27,8 +27,11 @@ func (b *builder) env() error {
 	if err := b.configEnv(&e); err != nil {
 		return err
 	}
-	// Without $HOME the runtime looks it up in the image's passwd, with no size limit; podd has done so already.
-	if home := b.in.User.Home; !e.has("HOME") && strings.HasPrefix(home, "/") && checkText("home", home) == nil {
+	// Without $HOME, runc looks it up in the image's passwd, with no size limit, and sets "/"; crun does not set it.
+	if home := b.in.User.Home; !e.has("HOME") {
+		if !strings.HasPrefix(home, "/") || checkText("home", home) != nil {
+			home = "/"
+		}
 		e.set("HOME=" + home)
 	}
 	b.spec.Process.Env = e.list
