@@ -174,14 +174,16 @@ static int write_pid(const char *path, pid_t pid)
 static int listen_in(const char *bundle)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX, .sun_path = "start" };
+	mode_t mask;
 	int fd;
 
 	if (chdir(bundle) < 0)
 		return -1;
-	umask(077);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	mask = umask(077);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, 1) < 0)
-		return -1;
+		fd = -1;
+	umask(mask); /* the runtime's files have it: directories of mount points */
 	return fd;
 }
 

@@ -21,6 +21,7 @@ const runtimeScript = `#!/bin/sh
 root=${1#--root=}
 shift
 echo "$*" >>$root/calls
+umask >>$root/umasks
 case $1 in
 create) [ ! -e $root/refuse ] || { echo "no such image" >&2; exit 3; } ;;
 start) [ ! -e $root/broken ] || exit 4; echo "out of the container"; echo "err of the container" >&2 ;;
@@ -130,6 +131,7 @@ func end(t *testing.T, pid int) int {
 
 func TestLife(t *testing.T) {
 	becomeSubreaper(t)
+	t.Cleanup(func(old int) func() { return func() { syscall.Umask(old) } }(syscall.Umask(0o027)))
 	s := newStage(t)
 	pid, output := s.create(t)
 	// A signal that is meant for the container comes by way of the runtime.
@@ -150,6 +152,13 @@ func TestLife(t *testing.T) {
 	calls, _ := os.ReadFile(filepath.Join(s.root, "calls"))
 	if want := "create --bundle " + s.bundle + " the-id\nstart the-id\nwait the-id\n"; string(calls) != want {
 		t.Errorf("calls %q, want %q", calls, want)
+	}
+	umasks, _ := os.ReadFile(filepath.Join(s.root, "umasks"))
+	if want := strings.Repeat("0027\n", 3); string(umasks) != want {
+		t.Errorf("umasks = %q, want those of the monitor, %q", umasks, want)
+	}
+	if info, err := os.Stat(filepath.Join(s.bundle, "start")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("socket = %v, %v, want mode 0700", info, err)
 	}
 }
 
