@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"os"
 	"slices"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -39,6 +40,9 @@ func translate(id string, host *specs.Spec, infra infraPids) (translated, error)
 	l.MountLabel, l.Sysctl, l.IntelRdt = "", nil, nil
 	l.CgroupsPath = "/pod/" + id
 	l.Namespaces = guestNamespaces(l.Namespaces, infra)
+	if isPrivileged(l.Resources) {
+		l.Devices = guestDevices()
+	}
 	t.translateResources()
 	t.wanted = append(t.wanted, wanted{source: jail.Source{Path: s.Root.Path}})
 	for i := range s.Mounts {
@@ -95,6 +99,23 @@ func guestNamespaces(host []specs.LinuxNamespace, infra infraPids) []specs.Linux
 		pid.Path = fmt.Sprintf("/proc/%d/ns/pid", infra.guest)
 	}
 	return []specs.LinuxNamespace{pid, {Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}}
+}
+
+// isPrivileged reports whether a container may use all devices.
+func isPrivileged(r *specs.LinuxResources) bool {
+	return r != nil && slices.ContainsFunc(r.Devices, func(d specs.LinuxDeviceCgroup) bool {
+		return d.Allow && (d.Type == "" || d.Type == "a") && d.Major == nil && d.Minor == nil
+	})
+}
+
+// guestDevices are the devices of the guest's kernel that privileged containers use: to mount filesystems, build images
+// and make tunnels.
+func guestDevices() []specs.LinuxDevice {
+	return []specs.LinuxDevice{
+		{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229, FileMode: new(os.FileMode(0o666))},
+		{Path: "/dev/kmsg", Type: "c", Major: 1, Minor: 11, FileMode: new(os.FileMode(0o644))},
+		{Path: "/dev/net/tun", Type: "c", Major: 10, Minor: 200, FileMode: new(os.FileMode(0o666))},
+	}
 }
 
 // translateResources leaves out what belongs to the host: its processors, memory nodes and huge pages.

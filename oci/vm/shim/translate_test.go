@@ -106,6 +106,35 @@ func TestTranslateJoinsTheInfraContainer(t *testing.T) {
 	}
 }
 
+// TestTranslateOfPrivileged: a container that may use all devices has those of the guest, and only such a container.
+func TestTranslateOfPrivileged(t *testing.T) {
+	minor := int64(229)
+	for name, c := range map[string]struct {
+		rule specs.LinuxDeviceCgroup
+		want []string
+	}{
+		"all":      {specs.LinuxDeviceCgroup{Allow: true, Access: "rwm"}, []string{"/dev/fuse", "/dev/kmsg", "/dev/net/tun"}},
+		"type a":   {specs.LinuxDeviceCgroup{Allow: true, Type: "a"}, []string{"/dev/fuse", "/dev/kmsg", "/dev/net/tun"}},
+		"none":     {specs.LinuxDeviceCgroup{Access: "rwm"}, nil},
+		"one":      {specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: new(int64(10)), Minor: &minor}, nil},
+		"a number": {specs.LinuxDeviceCgroup{Allow: true, Minor: &minor}, nil},
+	} {
+		host := hostSpec()
+		host.Linux.Resources.Devices = []specs.LinuxDeviceCgroup{c.rule}
+		got, err := translate("c", host, infraPids{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var paths []string
+		for _, d := range got.spec.Linux.Devices {
+			paths = append(paths, d.Path)
+		}
+		if !slices.Equal(paths, c.want) || host.Linux.Devices != nil {
+			t.Errorf("%s: devices = %v, want %v; of the host's specification %v", name, paths, c.want, host.Linux.Devices)
+		}
+	}
+}
+
 // TestTranslateRefuses: what no virtual machine can give is refused, and the error names it.
 func TestTranslateRefuses(t *testing.T) {
 	for want, change := range map[string]func(*specs.Spec){

@@ -63,6 +63,7 @@ func run() error {
 		c.Root = ""
 		c.Wanted = []string{
 			"virtio_pci", "fuse", "virtiofs", "virtio_console", "virtio_net", "virtio_mem", "overlay", "bridge",
+			"tun",
 		}
 		if c.Kernel == "" || c.Modules == "" {
 			return errors.New("driver qemu needs -kernel and -modules, for example of package linux-image-cloud-amd64")
