@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,10 +20,6 @@ const (
 	probePatience = 500 * time.Millisecond
 )
 
-// ErrIncomplete is the error of a probe that had no time to ask for everything. Its value is used, and the probe is
-// repeated later: a feature that a busy machine did not report while it booted must not be missing until podd restarts.
-var ErrIncomplete = errors.New("the probe took too long")
-
 // ProbeCache caches the features of a handler, of type T, and the error of the probe. It is safe for concurrent use.
 type ProbeCache[T any] struct {
 	name     string
@@ -37,12 +32,20 @@ type ProbeCache[T any] struct {
 	running chan struct{}
 }
 
-// probeResult is the result of a probe; at is zero if there was none. If again is true, the probe was incomplete.
+// probeResult is the result of a probe that began and ended at these times; at is zero if there was none.
+//
+// hurried counts the last probes in a row that ran out of time, without asking for everything: a feature that a busy
+// machine did not report while it booted must not be missing until podd restarts.
 type probeResult[T any] struct {
-	value T
-	err   error
-	at    time.Time
-	again bool
+	value     T
+	err       error
+	began, at time.Time
+	hurried   int
+}
+
+// due reports whether to probe: the first hurried probe is repeated at once, a failed one and others some time later.
+func (r probeResult[T]) due() bool {
+	return r.at.IsZero() || r.hurried == 1 || (r.err != nil || r.hurried > 0) && time.Since(r.at) > probeRetry
 }
 
 // NewProbeCache returns the cache of the handler of that name. It starts no probe. defaults is returned before the
@@ -53,32 +56,28 @@ func NewProbeCache[T any](name string, defaults T, probe func(context.Context) (
 
 // Probe probes, and caches the result for Get.
 func (c *ProbeCache[T]) Probe(ctx context.Context) error {
-	result := c.runProbe(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last = result
-	return result.err
+	return c.runProbe(ctx).err
 }
 
 // Get returns the last result. It probes first if there is none, or if the last one failed some time ago, so that
 // installing a missing program is enough. It waits for the latter for probePatience only: a program that hangs must not
-// delay reports of the node's status. An incomplete probe is repeated without waiting for it. The error is
-// errdefs.ErrUnavailable before the first result.
+// delay reports of the node's status. It also waits for the first repetition of a hurried probe, not for later ones.
+// The error is errdefs.ErrUnavailable before the first result.
 func (c *ProbeCache[T]) Get() (T, error) {
 	c.mu.Lock()
 	last, running := c.last, c.running
-	if running == nil && (last.at.IsZero() || (last.err != nil || last.again) && time.Since(last.at) > probeRetry) {
+	if running == nil && last.due() {
 		running = make(chan struct{})
 		c.running = running
 		go c.probeAgain(running)
 	}
 	c.mu.Unlock()
 	known := !last.at.IsZero()
-	if running == nil || known && last.err == nil {
+	if running == nil || known && last.err == nil && last.hurried != 1 {
 		return last.value, last.err
 	}
 	limit := ProbeTimeout + probeGrace
-	if known {
+	if last.err != nil {
 		limit = probePatience
 	}
 	timer := time.NewTimer(limit)
@@ -99,17 +98,27 @@ func (c *ProbeCache[T]) Get() (T, error) {
 func (c *ProbeCache[T]) probeAgain(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), ProbeTimeout)
 	defer cancel()
-	result := c.runProbe(ctx)
+	c.runProbe(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last, c.running = result, nil
+	c.running = nil
 	close(done)
 }
 
+// runProbe probes and keeps the result, unless it says less than the last one or began before that one.
 func (c *ProbeCache[T]) runProbe(ctx context.Context) probeResult[T] {
-	value, err := c.probe(ctx)
-	if errors.Is(err, ErrIncomplete) {
-		return probeResult[T]{value: value, at: time.Now(), again: true}
+	r := probeResult[T]{began: time.Now()}
+	r.value, r.err = c.probe(ctx)
+	r.at = time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		r.hurried = c.last.hurried + 1
 	}
-	return probeResult[T]{value: value, err: err, at: time.Now()}
+	complete := !c.last.at.IsZero() && c.last.hurried == 0
+	if complete && (r.hurried > 0 && c.last.err == nil || r.began.Before(c.last.began)) {
+		return r
+	}
+	c.last = r
+	return r
 }

@@ -58,15 +58,29 @@ func TestProbeResultIsKept(t *testing.T) {
 	})
 }
 
-// TestIncompleteProbeIsRepeated: its value is used meanwhile, without an error.
-func TestIncompleteProbeIsRepeated(t *testing.T) {
+// hurry is a probe that runs out of time before it has asked for everything.
+func hurry(ctx context.Context) (string, error) {
+	<-ctx.Done()
+	return "half", nil
+}
+
+// TestHurriedProbeIsRepeated: at once, and who asks waits for that, but not for further repetitions.
+func TestHurriedProbeIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &program{probe: returns("half", ErrIncomplete)}
+		p := &program{probe: hurry}
 		c := NewProbeCache("h", "", p.run)
-		if err := c.Probe(t.Context()); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Probe(ctx); err != nil {
 			t.Errorf("Probe = %v, want nil", err)
 		}
-		want(t, c, "half", nil)
+		begin := time.Now()
+		for range 3 {
+			want(t, c, "half", nil)
+		}
+		if took := time.Since(begin); took != ProbeTimeout {
+			t.Errorf("3 calls of Get took %s, want %s for one probe", took, ProbeTimeout)
+		}
 		p.probe = returns("whole", nil)
 		time.Sleep(probeRetry + 1)
 		want(t, c, "half", nil)
@@ -74,8 +88,35 @@ func TestIncompleteProbeIsRepeated(t *testing.T) {
 		want(t, c, "whole", nil)
 		time.Sleep(24 * time.Hour)
 		want(t, c, "whole", nil)
-		if n := p.runs.Load(); n != 2 {
-			t.Errorf("the program ran %d times, want twice", n)
+		if n := p.runs.Load(); n != 3 {
+			t.Errorf("the program ran %d times, want 3 times", n)
+		}
+	})
+}
+
+// TestCompleteProbeWins: over a hurried one, and over one that began before it.
+func TestCompleteProbeWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &program{probe: hurry}
+		c := NewProbeCache("h", "", p.run)
+		for _, slow := range []func(context.Context) (string, error){
+			hurry, func(context.Context) (string, error) { time.Sleep(time.Minute); return "old", nil },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			p.probe = slow
+			done := make(chan error, 1)
+			go func() { done <- c.Probe(ctx) }()
+			synctest.Wait()
+			time.Sleep(1)
+			p.probe = returns("whole", nil)
+			if err := c.Probe(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			want(t, c, "whole", nil)
 		}
 	})
 }
@@ -116,6 +157,7 @@ func TestHangingProgram(t *testing.T) {
 		}
 		time.Sleep(ProbeTimeout)
 		want(t, c, "", context.DeadlineExceeded)
+		time.Sleep(ProbeTimeout) // it runs once more, at once
 	})
 }
 

@@ -72,11 +72,7 @@ func (r *Runtime) probe(ctx context.Context) (capabilities, error) {
 		r.queryFeatures(ctx, &a.features)
 		a.features.Checkpoints = r.probeCheckpoints(ctx, version)
 	}
-	err := errors.Join(errRuntime, errMonitor, r.checkInitProxy(version))
-	if err == nil && ctx.Err() != nil {
-		err = driver.ErrIncomplete
-	}
-	return a, err
+	return a, errors.Join(errRuntime, errMonitor, r.checkInitProxy(version))
 }
 
 // queryVersion returns the first line of `<name> --version`.

@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestSameOnEveryHandler: what a program finds does not depend on the handler.
+// TestSameOnEveryHandler: programs find the same under every handler.
 func TestSameOnEveryHandler(t *testing.T) {
 	t.Parallel()
 	k := start(t, runcShim()...)
