@@ -3,7 +3,11 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -16,10 +20,17 @@ import (
 type meteredRuntime struct {
 	ownKernel
 	engine *Engine
+	// delay is how long it takes to answer.
+	delay atomic.Int64
 }
 
 // Usage returns a CPU time of 7 ns.
-func (r *meteredRuntime) Usage(_ context.Context, id string) (cgroups.Usage, error) {
+func (r *meteredRuntime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
+	select {
+	case <-time.After(time.Duration(r.delay.Load())):
+	case <-ctx.Done():
+		return cgroups.Usage{}, fmt.Errorf("shim Stats: %w", context.Cause(ctx))
+	}
 	if c, err := r.engine.Container(id); err != nil || c.Status().State != record.ContainerRunning {
 		return cgroups.Usage{}, errors.Join(err, errdefs.ErrFailedPrecondition)
 	}
@@ -56,4 +67,46 @@ func TestMeteredOnceStarted(t *testing.T) {
 	if got := e.ContainerUsage(t.Context(), []string{id}, usage.Want{}); got[id].Usage == nil {
 		t.Errorf("after the start: %s", asJSON(got))
 	}
+}
+
+// TestMeteredSlowly: a runtime that takes some seconds is waited for once. Then a running container keeps its last
+// figures, with their time, while the runtime does not answer.
+func TestMeteredSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, rt := meteredEngine(t)
+		pod, err := e.RunPod(t.Context(), podConfig("web"), "gvisor")
+		must(t, err)
+		id := mustCreate(t, e, pod, "main")
+		mustStart(t, e, id)
+		at := func(wait time.Duration) time.Time {
+			t.Helper()
+			begin := time.Now()
+			got := e.ContainerUsage(t.Context(), []string{id}, usage.Want{})
+			if got[id].Usage == nil || time.Since(begin) != wait {
+				t.Fatalf("%s in %s, want the container in %s", asJSON(got), time.Since(begin), wait)
+			}
+			return got[id].Usage.At
+		}
+		const slow = usage.MeterPatience - time.Second
+		rt.delay.Store(int64(slow))
+		first := at(slow)
+		rt.delay.Store(int64(time.Hour))
+		time.Sleep(usage.Freshness)
+		for _, wait := range []time.Duration{usage.Patience, 0} {
+			if got := at(wait); !got.Equal(first) {
+				t.Errorf("time of the figures = %s, want %s", got, first)
+			}
+			time.Sleep(1)
+		}
+		time.Sleep(time.Minute) // the call has ended
+		if got := at(usage.Patience); !got.Equal(first) {
+			t.Errorf("time of the figures = %s, want %s", got, first)
+		}
+		rt.delay.Store(0)
+		time.Sleep(time.Minute)
+		if got := at(0); !got.After(first) {
+			t.Errorf("time of the figures = %s, want a later one than %s", got, first)
+		}
+		e.usage.Close()
+	})
 }

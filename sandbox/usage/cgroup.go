@@ -1,6 +1,8 @@
 package usage
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,6 +72,8 @@ type cgroupGauge struct {
 	checked time.Time
 	// failed receives the errors of Details, which do not fail the sample.
 	failed func(error)
+	// metered is true if a runtime is asked.
+	metered bool
 
 	group Reader
 	// base is the sample that the present rate is computed from, rate the last one.
@@ -92,6 +96,13 @@ func (g *cgroupGauge) detailsDue(last *Sample, want Want) bool {
 	return last.Details == nil || time.Since(last.Details.At) >= oldest
 }
 
+func (g *cgroupGauge) patience() time.Duration {
+	if g.metered {
+		return MeterPatience
+	}
+	return FirstPatience
+}
+
 func (g *cgroupGauge) close() {
 	if g.group != nil {
 		g.group.Close()
@@ -99,13 +110,17 @@ func (g *cgroupGauge) close() {
 	}
 }
 
+// measure keeps the last sample while a runtime does not answer: the container runs.
 func (g *cgroupGauge) measure(last *Sample, want Want) (*Sample, error) {
 	next, err := g.sample(last, want)
-	if err != nil {
-		g.close()
-		return nil, err
+	if err == nil {
+		return next, nil
 	}
-	return next, nil
+	g.close()
+	if errors.Is(err, context.DeadlineExceeded) {
+		return last, err
+	}
+	return nil, err
 }
 
 func (g *cgroupGauge) sample(last *Sample, want Want) (*Sample, error) {

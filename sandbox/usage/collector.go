@@ -17,8 +17,10 @@ const (
 	Freshness = time.Second
 	// Patience is how long a caller waits for a probe that has an older sample to return instead.
 	Patience = 100 * time.Millisecond
-	// FirstPatience is how long a caller waits for a probe without a sample.
+	// FirstPatience is how long a caller waits for a probe without a sample, MeterPatience if a runtime is asked, which
+	// on a busy machine takes some seconds.
 	FirstPatience = time.Second
+	MeterPatience = 5 * time.Second
 	// parallel is how many probes measure at once in one request; stuck ones do not count.
 	parallel = 4
 	// detailsAsked is how long details are collected in the background after a request for them.
@@ -226,7 +228,9 @@ func (c *Collector) container(t ContainerTarget) *probe[Sample] {
 			reader := &runtimeReader{meter: t.Meter, id: t.ID}
 			open = func() (Reader, error) { return reader, nil }
 		}
-		return &cgroupGauge{interval: c.cfg.Interval, created: t.Created, pid: pid, open: open, failed: c.report(key)}
+		return &cgroupGauge{
+			interval: c.cfg.Interval, created: t.Created, pid: pid, open: open, failed: c.report(key), metered: t.OwnKernel,
+		}
 	})
 }
 
@@ -240,8 +244,8 @@ func (c *Collector) refresh(ctx context.Context, probes []measurable, want Want)
 		return
 	}
 	wait := Patience
-	if slices.ContainsFunc(probes, func(p measurable) bool { return !p.known() }) {
-		wait = FirstPatience
+	for _, p := range probes {
+		wait = max(wait, p.patience())
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

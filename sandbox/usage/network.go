@@ -39,6 +39,8 @@ func (g *networkGauge) due(last *Network, _ Want) bool {
 	return time.Since(last.At) >= Freshness
 }
 
+func (g *networkGauge) patience() time.Duration { return FirstPatience }
+
 func (g *networkGauge) close() {
 	if g.file != nil {
 		g.file.Close()

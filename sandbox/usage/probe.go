@@ -12,8 +12,8 @@ import (
 type measurable interface {
 	// due reports whether the last sample is too old for want.
 	due(want Want) bool
-	// known reports whether there is a sample to return if this measurement fails or takes too long.
-	known() bool
+	// patience is how long a caller waits for a measurement: longer if there is no sample to return instead.
+	patience() time.Duration
 	measure(ctx context.Context, want Want)
 	close()
 }
@@ -24,6 +24,8 @@ type gauge[T any] interface {
 	measure(last *T, want Want) (*T, error)
 	// due reports whether sample is too old for want.
 	due(sample *T, want Want) bool
+	// patience is how long a caller waits for the first sample.
+	patience() time.Duration
 	// close releases what measure holds open; the next measure opens it again.
 	close()
 }
@@ -55,13 +57,16 @@ func (p *probe[T]) value() *T {
 	return p.last.Load()
 }
 
-func (p *probe[T]) known() bool { return p.last.Load() != nil }
+func (p *probe[T]) patience() time.Duration {
+	if p.last.Load() != nil {
+		return Patience
+	}
+	return p.gauge.patience()
+}
 
 func (p *probe[T]) due(want Want) bool {
-	if last := p.last.Load(); last != nil {
-		return p.gauge.due(last, want)
-	}
-	return time.Now().UnixNano() >= p.asleep.Load()
+	last := p.last.Load()
+	return time.Now().UnixNano() >= p.asleep.Load() && (last == nil || p.gauge.due(last, want))
 }
 
 // stuck reports whether the measurement in progress has taken longer than callers wait.

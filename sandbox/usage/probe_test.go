@@ -23,8 +23,9 @@ func (g *slowGauge) measure(*int, Want) (*int, error) {
 	return new(int), nil
 }
 
-func (g *slowGauge) due(*int, Want) bool { return true }
-func (g *slowGauge) close()              { g.open = false }
+func (g *slowGauge) due(*int, Want) bool     { return true }
+func (g *slowGauge) patience() time.Duration { return FirstPatience }
+func (g *slowGauge) close()                  { g.open = false }
 
 // TestProbeClosedDuringMeasurement: the gauge is closed at the end of the measurement, also when a caller that waits
 // for its turn gives up at that moment.
