@@ -26,6 +26,8 @@ const (
 	ReapTimeout = 10 * time.Second
 	// UndoTimeout bounds the killing of processes that a failed call started.
 	UndoTimeout = 10 * time.Second
+	// ExitTime is how long a container may take to exit after its runtime has missed a part of it, such as a namespace.
+	ExitTime = 200 * time.Millisecond
 	// LastNamedSignal is the last one that every runtime knows. gVisor's knows no real-time signals: a container that is
 	// stopped by one gets SIGTERM.
 	LastNamedSignal = syscall.SIGSYS

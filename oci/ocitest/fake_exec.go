@@ -3,6 +3,7 @@ package ocitest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -20,7 +21,7 @@ func (f *Fake) ExecSync(ctx context.Context, req oci.ExecRequest) (result oci.Ex
 		ctx, cancel = context.WithTimeout(ctx, req.Timeout)
 		defer cancel()
 	}
-	err = f.exec(ctx, req, func() (err error) {
+	err = f.exec(ctx, req, func(ctx context.Context) (err error) {
 		if f.Answer != nil {
 			result, err = f.Answer(ctx, req)
 			return err
@@ -41,29 +42,43 @@ func (f *Fake) ExecSync(ctx context.Context, req oci.ExecRequest) (result oci.Ex
 
 // Exec implements Runtime. There are no terminals; Resize is not read.
 func (f *Fake) Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (code int32, err error) {
-	err = f.exec(ctx, oci.ExecRequest{ID: id, Process: p}, func() (err error) {
+	err = f.exec(ctx, oci.ExecRequest{ID: id, Process: p}, func(ctx context.Context) (err error) {
 		code, err = runProgram(ctx, p, s)
 		return err
 	})
 	return code, err
 }
 
+// errKilled ends a command whose container exits.
+var errKilled = errors.New("the container has exited")
+
 // exec runs the verb exec, which has no effect on the container.
-func (f *Fake) exec(ctx context.Context, req oci.ExecRequest, run func() error) error {
+func (f *Fake) exec(ctx context.Context, req oci.ExecRequest, run func(context.Context) error) error {
 	return f.hooked(ctx, "exec", req.ID, func() error {
+		var exited <-chan struct{}
 		f.mu.Lock()
 		err := f.find(req.ID, func(c *fakeContainer) error {
 			if c.status != oci.Running && c.status != oci.Created {
 				return fmt.Errorf("container %s is %s: %w", req.ID, c.status, errdefs.ErrFailedPrecondition)
 			}
 			f.execs = append(f.execs, req)
+			exited = c.done
 			return nil
 		})
 		f.mu.Unlock()
 		if err != nil {
 			return err
 		}
-		return run()
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		go func() {
+			select {
+			case <-exited:
+				cancel(errKilled)
+			case <-ctx.Done():
+			}
+		}()
+		return run(ctx)
 	})
 }
 
@@ -122,7 +137,10 @@ func runProgram(ctx context.Context, process *specs.Process, s oci.Streams) (int
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return 0, fmt.Errorf("exec: %w", context.Cause(ctx))
+		if cause := context.Cause(ctx); !errors.Is(cause, errKilled) {
+			return 0, fmt.Errorf("exec: %w", cause)
+		}
+		return killedCode, nil
 	case <-timer.C:
 	}
 	if err := printed(ctx, p, s); err != nil {

@@ -51,6 +51,7 @@ func suite(t *testing.T, newHarness NewHarness, every int) {
 		{"Exec", testExec},
 		{"ExecTimeout", testExecTimeout},
 		{"ExecRefused", testExecRefused},
+		{"ExecStopped", testExecStopped},
 		{"ExecStreams", testExecStreams},
 		{"ExecBrokenInput", testExecBrokenInput},
 		{"ExecStreamsRefused", testExecStreamsRefused},

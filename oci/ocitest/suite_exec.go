@@ -3,6 +3,7 @@ package ocitest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/podd-project/podd/oci"
 )
+
+// killedCode is the exit code after SIGKILL.
+const killedCode = 128 + int32(syscall.SIGKILL)
 
 // process is a command in the manner of the container's own.
 func process(h *Harness, args ...string) *specs.Process { return h.Spec(args...).Process }
@@ -79,5 +83,33 @@ func testExecRefused(t *testing.T, h *Harness) {
 	_, err = r.ExecSync(ctx, oci.ExecRequest{ID: "refuse", Process: process(h, "true")})
 	if !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("ExecSync in an ended container = %v, want a failed precondition", err)
+	}
+}
+
+// testExecStopped: a command that is killed because its container is reports so; one that comes too late is refused.
+func testExecStopped(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	type answer struct {
+		code int32
+		err  error
+	}
+	for round := range 4 {
+		id := fmt.Sprint("stopped-", round)
+		run(t, h, r, id, "sleep", "1000")
+		answers := make(chan answer)
+		for range 3 {
+			go func() {
+				got, err := r.ExecSync(ctx, oci.ExecRequest{ID: id, Process: process(h, "sleep", "1000")})
+				answers <- answer{got.Code, err}
+			}()
+		}
+		time.Sleep(time.Duration(round) * 30 * time.Millisecond) // at another moment of their starts
+		must(t, "kill", r.Signal(ctx, id, syscall.SIGKILL))
+		for range 3 {
+			got := <-answers
+			if !errdefs.IsFailedPrecondition(got.err) && (got.err != nil || got.code != killedCode) {
+				t.Errorf("round %d: ExecSync = %d, %v, want %d or a failed precondition", round, got.code, got.err, killedCode)
+			}
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -24,9 +25,9 @@ type Process struct {
 // stat has the fields in use of /proc/<pid>/stat.
 type stat struct {
 	Process
-	parent, group, session, threads int
-	state                           byte
-	name                            string
+	parent, group, session, flags, threads int
+	state                                  byte
+	name                                   string
 }
 
 // exited reports whether all threads have ended. The state alone is that of the main thread, which is a zombie, too,
@@ -55,12 +56,13 @@ func parseStat(pid int, b []byte) (stat, error) {
 	}
 	s := stat{state: f[0][0], name: string(b[open+1 : end])}
 	s.Pid = pid
-	var errs [5]error
+	var errs [6]error
 	s.parent, errs[0] = strconv.Atoi(string(f[1]))
 	s.group, errs[1] = strconv.Atoi(string(f[2]))
 	s.session, errs[2] = strconv.Atoi(string(f[3]))
 	s.threads, errs[3] = strconv.Atoi(string(f[17]))
 	s.Start, errs[4] = strconv.ParseUint(string(f[19]), 10, 64)
+	s.flags, errs[5] = strconv.Atoi(string(f[6]))
 	return s, errors.Join(errs[:]...)
 }
 
@@ -81,6 +83,28 @@ func (p Process) Alive() bool {
 	s, err := readStat(p.Pid)
 	return err == nil && s.Start == p.Start && !s.exited()
 }
+
+// Exiting reports whether no thread of the process executes its program any longer. The first process of a PID
+// namespace exits when all others are gone: those that other processes have put there, too.
+func (p Process) Exiting() bool {
+	if !p.Alive() {
+		return true
+	}
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(p.Pid) + "/task/*/stat")
+	for _, path := range threads {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has exited
+		}
+		if s, err := parseStat(p.Pid, b); err != nil || s.flags&exitingFlag == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// exitingFlag is PF_EXITING in the flags of /proc/<pid>/stat.
+const exitingFlag = 4
 
 // exists reports whether the pid belongs to the process, which may be a zombie.
 func (p Process) exists() bool {

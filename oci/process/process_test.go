@@ -22,15 +22,24 @@ func TestParseStat(t *testing.T) {
 	}{
 		"plain": {
 			"42 (sleep)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, group: 2, session: 3, threads: 1, state: 'S', name: "sleep"}, true,
+			stat{
+				Process: Process{42, 987654}, parent: 1, group: 2, session: 3, flags: 4194560, threads: 1,
+				state: 'S', name: "sleep",
+			}, true,
 		},
 		"parentheses": {
 			"42 (a) R 9 (b)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, group: 2, session: 3, threads: 1, state: 'S', name: "a) R 9 (b"}, true,
+			stat{
+				Process: Process{42, 987654}, parent: 1, group: 2, session: 3, flags: 4194560, threads: 1,
+				state: 'S', name: "a) R 9 (b",
+			}, true,
 		},
 		"newline": {
 			"42 (a\nb)" + rest,
-			stat{Process: Process{42, 987654}, parent: 1, group: 2, session: 3, threads: 1, state: 'S', name: "a\nb"}, true,
+			stat{
+				Process: Process{42, 987654}, parent: 1, group: 2, session: 3, flags: 4194560, threads: 1,
+				state: 'S', name: "a\nb",
+			}, true,
 		},
 		"empty":       {"", stat{}, false},
 		"no end":      {"42 (sleep S 1", stat{}, false},

@@ -264,19 +264,16 @@ func (c *launchedCommand) notStarted(printed []byte) error {
 	return c.ended(driver.Failure("exec", driver.Complaint(printed)))
 }
 
-// exitTime is how long a process that has lost its namespaces may take to exit.
-const exitTime = 200 * time.Millisecond
-
-// ended makes err an errdefs.ErrFailedPrecondition if the container has exited: runtimes report that by the first thing
-// that they miss, such as its cgroup.
+// ended makes err an errdefs.ErrFailedPrecondition if the container exits: runtimes report that by the first thing that
+// they miss, such as its cgroup.
 func (c *launchedCommand) ended(err error) error {
 	if err == nil || errors.Is(err, errNotStarted) || errdefs.IsFailedPrecondition(err) ||
 		errors.Is(err, oci.ErrCommand) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), exitTime)
+	ctx, cancel := context.WithTimeout(context.Background(), driver.ExitTime)
 	defer cancel()
-	if c.init.Wait(ctx) != nil {
+	if process.Poll(ctx, c.init.Exiting) != nil {
 		return err
 	}
 	return fmt.Errorf("container has exited: %w: %w", errdefs.ErrFailedPrecondition, err)

@@ -129,7 +129,7 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 		request.Stdin = filepath.Join(s.dir, stdio.Stdin)
 	}
 	if err := s.conn.call(ctx, "Exec", request, empty()); err != nil {
-		return s.commandError(err)
+		return s.commandError(ctx, err)
 	}
 	response := &task.StartResponse{}
 	err = s.callStart(ctx, response)
@@ -137,19 +137,37 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 	if err != nil {
 		s.killCommand()
 		s.deleteCommand()
-		return s.commandError(err)
+		return s.commandError(ctx, err)
 	}
 	return nil
 }
 
-// commandError is the error of a call that starts the command. A shim that does not know the container, which has just
-// been running, says that it has exited.
-func (s *session) commandError(err error) error {
+// commandError is the error of a call that starts the command: that the container has exited, if the shim says so by
+// not knowing it, or if it exits and nothing else explains the error. Runtimes report the first thing that they miss.
+func (s *session) commandError(ctx context.Context, err error) error {
 	failure := runtimeError(err)
-	if errdefs.IsNotFound(err) && !errors.Is(failure, oci.ErrCommand) {
-		return fmt.Errorf("exec: container %s has exited, and is not running: %w", s.id, errdefs.ErrFailedPrecondition)
+	if errors.Is(failure, oci.ErrCommand) || errdefs.IsFailedPrecondition(failure) || ctx.Err() != nil ||
+		!errdefs.IsNotFound(err) && !s.containerExits() {
+		return fmt.Errorf("exec: %w", failure)
 	}
-	return fmt.Errorf("exec: %w", failure)
+	return fmt.Errorf("exec: container %s has exited, and is not running: %v: %w", s.id, failure,
+		errdefs.ErrFailedPrecondition)
+}
+
+// containerExits reports whether the container exits within driver.ExitTime. The host does not see processes in a
+// sandbox: the shim reports their exits, which takes longer.
+func (s *session) containerExits() bool {
+	within := driver.ExitTime
+	if s.ownKernel {
+		within *= 5
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if !s.ownKernel {
+		return process.Poll(ctx, s.first[0].Exiting) == nil
+	}
+	_, err := s.conn.waitExit(ctx, s.id, "")
+	return err == nil || errdefs.IsNotFound(err)
 }
 
 // firstProcesses returns the first processes of a container and of its pod.
