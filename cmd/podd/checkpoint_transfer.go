@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,7 +111,9 @@ image is compared with the manifest. HOST/NAME@DIGEST pulls the digest that a pu
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeout)
 			defer cancel()
-			a, err := flags.registries(cfg.Image).OpenArtifact(ctx, args[0], snapshot.ArtifactType)
+			ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM) // then it removes its files
+			defer stop()
+			a, err := image.OpenArtifact(ctx, flags.registries(cfg.Image), args[0], snapshot.ArtifactType)
 			if err != nil {
 				return err
 			}
@@ -126,7 +130,7 @@ image is compared with the manifest. HOST/NAME@DIGEST pulls the digest that a pu
 }
 
 // receiveCheckpoint writes a checkpoint to a directory, which is removed after an error if it was made here.
-func receiveCheckpoint(ctx context.Context, dir string, trust snapshot.Trust, from *registry.Artifact) error {
+func receiveCheckpoint(ctx context.Context, dir string, trust snapshot.Trust, from *image.Artifact) error {
 	err := os.Mkdir(dir, 0o700)
 	made := err == nil
 	if err != nil && !errors.Is(err, os.ErrExist) {

@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -91,4 +94,45 @@ func TestCheckpointTransfer(t *testing.T) {
 	want("push of an empty directory", "not a complete checkpoint", err)
 	_, err = podd(two, "pull", ref, filepath.Join(to, "x", "y"), "--set", trusting)
 	want("pull without a parent", "no such file", err)
+}
+
+// TestCheckpointPullInterrupted: ^C leaves neither the directory of the checkpoint nor the files of the pull.
+func TestCheckpointPullInterrupted(t *testing.T) {
+	arrived, inner := make(chan struct{}, 1), registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+			arrived <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	ref, root, run, temp := strings.TrimPrefix(server.URL, "http://")+"/a/b:v1", t.TempDir(), t.TempDir(), t.TempDir()
+	var errs bytes.Buffer
+	if execute([]string{"checkpoint", "push", madeCheckpoint(t, root), ref, "--root", root, "--run", run}, io.Discard,
+		&errs) != 0 {
+		t.Fatal(errs.String())
+	}
+	to := filepath.Join(t.TempDir(), "pulled")
+	cmd := exec.Command(os.Getenv("PODD_TEST_BINARY"), "checkpoint", "pull", ref, to, "--root", root, "--run", run)
+	cmd.Env, cmd.Stderr = append(os.Environ(), "TMPDIR="+temp), &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-arrived:
+	case err := <-ended:
+		t.Fatalf("pull without a request: %v, %s", err, errs.String())
+	}
+	err := cmd.Process.Signal(syscall.SIGINT)
+	if werr := <-ended; err != nil || werr == nil || !strings.Contains(errs.String(), "interrupt") {
+		t.Errorf("interrupted pull = %v, %v, %q, want an error that says so", err, werr, errs.String())
+	}
+	left, err := os.ReadDir(temp)
+	if _, serr := os.Stat(to); err != nil || len(left) > 0 || serr == nil {
+		t.Errorf("left %v, %v, and the directory of the checkpoint is there: %t; want nothing", left, err, serr == nil)
+	}
 }

@@ -6,10 +6,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/podd-project/podd/image"
 )
 
 // TestMain builds the daemon once: the tests of processes run the real one.
 func TestMain(m *testing.M) {
+	if image.Init() { // a test pulls a checkpoint
+		return
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "podd-bin-")
 		if err != nil {

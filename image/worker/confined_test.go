@@ -181,6 +181,22 @@ func TestFilesOfPull(t *testing.T) {
 	}
 }
 
+// TestFilesOfArtifact: the process that fetches an artifact changes no file.
+func TestFilesOfArtifact(t *testing.T) {
+	needLandlock(t)
+	job, layer := confinedStore(t)
+	job.Layout, job.Config.RegistriesConf = Layout{}, filepath.Join(job.Dir, "registries.conf")
+	file := filepath.Join(layer, "file")
+	err := errors.Join(os.WriteFile(job.Config.RegistriesConf, nil, 0o600), os.WriteFile(file, nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := confinedLines(t, job, openProbe, "/etc/shadow", file, job.Config.RegistriesConf)
+	if want := []string{"no no", "no no", "yes no"}; !slices.Equal(got, want) {
+		t.Errorf("may read and write /etc/shadow, a layer, and its registries.conf: %q, want %q", got, want)
+	}
+}
+
 // TestLimitsWithoutPull: the process that packs what a container has written has limited memory, and is ended before
 // podd is, however many files the container has made.
 func TestLimitsWithoutPull(t *testing.T) {

@@ -73,24 +73,26 @@ func runConfined() error {
 
 // pullPolicy returns the rights of a pull's process, from its environment.
 func pullPolicy() (confine.Policy, error) {
-	write, err := writable(os.Getenv(rootEnv))
-	if err != nil {
-		return confine.Policy{}, err
-	}
-	return confine.Policy{
+	p := confine.Policy{
 		Memory: child.HardMemory(envInt(maxMemoryEnv)), FileSize: max(envInt(maxBytesEnv), minFileSize), CPU: maxPullCPU,
 		OpenFiles: maxPullOpenFiles, Idle: os.Getenv(idleEnv) == "true",
 		Read:    slices.Concat(systemPaths, strings.Split(os.Getenv(readableEnv), "\n")),
-		Write:   append(write, os.Getenv(runRootEnv), "/dev/null"),
+		Write:   []string{"/dev/null"},
 		Execute: libraryPaths(),
-		Data:    []string{os.Getenv(rootEnv), os.Getenv(runRootEnv)},
 		Offline: os.Getenv(offlineEnv) == "true",
-		Capabilities: []capability.Cap{
-			capability.CAP_CHOWN, capability.CAP_DAC_OVERRIDE, capability.CAP_FOWNER, capability.CAP_FSETID,
-			capability.CAP_MKNOD, capability.CAP_SETFCAP, capability.CAP_SYS_CHROOT,
-			capability.CAP_SYS_ADMIN, // for trusted.overlay attributes; the filter of system calls denies the rest
-		},
-	}, nil
+	}
+	root, runRoot := os.Getenv(rootEnv), os.Getenv(runRootEnv)
+	if root == "" { // Job.Part
+		return p, nil
+	}
+	write, err := writable(root)
+	p.Write, p.Data = append(append(p.Write, write...), runRoot), []string{root, runRoot}
+	p.Capabilities = []capability.Cap{
+		capability.CAP_CHOWN, capability.CAP_DAC_OVERRIDE, capability.CAP_FOWNER, capability.CAP_FSETID,
+		capability.CAP_MKNOD, capability.CAP_SETFCAP, capability.CAP_SYS_CHROOT,
+		capability.CAP_SYS_ADMIN, // for trusted.overlay attributes; the filter of system calls denies the rest
+	}
+	return p, err
 }
 
 // writable returns the paths that a pull changes below the store's root: everything but the root filesystems of

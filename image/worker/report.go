@@ -28,6 +28,8 @@ type Job struct {
 	Names  []string `json:",omitempty"`
 	// Load is set if the images of a file are copied: the path of a layout or an archive.
 	Load string `json:",omitempty"`
+	// Part is set if a part of the artifact Ref is fetched, into no store.
+	Part *Part `json:",omitempty"`
 	// Idle is set if the process is the last of podd's cgroup to get a CPU, so that pods come first. See child.Process.
 	Idle bool `json:",omitempty"`
 	// Corrupt are ids of layers that are fetched again, see refetch.
@@ -78,7 +80,7 @@ func errorKinds() []error {
 	return []error{
 		registry.ErrRegistryUnavailable, registry.ErrSignatureInvalid, errdefs.ErrInvalidArgument, errdefs.ErrNotFound,
 		errdefs.ErrUnauthenticated, errdefs.ErrPermissionDenied, errdefs.ErrFailedPrecondition,
-		errdefs.ErrResourceExhausted, errdefs.ErrUnavailable, errdefs.ErrAborted,
+		errdefs.ErrResourceExhausted, errdefs.ErrUnavailable, errdefs.ErrAborted, errdefs.ErrDataLoss,
 	}
 }
 

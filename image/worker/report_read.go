@@ -50,9 +50,12 @@ func (to *reportReader) take(line []byte) (reply any, err error) {
 	if err := json.Unmarshal(line, &next); err != nil {
 		return nil, fmt.Errorf("read a report of the pull's process: %w", err)
 	}
+	if to.progress == nil && next.Kind != reportDone && next.Kind != reportFailed {
+		return nil, fmt.Errorf("the pull's process reports %.20q, want its end only", next.Kind)
+	}
 	if next.Kind == reportLookUp {
-		if to.lookUps++; next.LookUp == nil || to.lookUps > 1 {
-			return nil, errors.New("the pull's process sends no request to the additional layer store, or more than one")
+		if to.lookUps++; to.lookUp == nil || next.LookUp == nil || to.lookUps > 1 {
+			return nil, errors.New("the pull's process may send one request to the additional layer store, or none")
 		}
 		to.progress.SetAsking(true)
 		defer to.progress.SetAsking(false)

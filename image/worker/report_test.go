@@ -50,6 +50,9 @@ func TestHostileReports(t *testing.T) {
 		"images without end": {
 			func(int) string { return `{"Kind":"image","Loaded":{"ID":"a"}}` }, "more than 1000",
 		},
+		"request of a job that may not look up": {
+			func(int) string { return `{"Kind":"lookup","LookUp":{}}` }, "one request to the additional layer store, or none",
+		},
 		"no image":  {func(int) string { return `{"Kind":"image"}` }, "no image"},
 		"long line": {func(int) string { return strings.Repeat("x", child.MaxMessage) }, "token too long"},
 		"no report": {func(int) string { return "{" }, "read a report of the pull's process"},
@@ -65,6 +68,19 @@ func TestHostileReports(t *testing.T) {
 				t.Errorf("podd remembers %d blobs, want at most %d", n, maxReportedBlobs)
 			}
 		})
+	}
+}
+
+// TestReportsOfPart: a process that fetches a part of an artifact reports its end only.
+func TestReportsOfPart(t *testing.T) {
+	for _, kind := range []string{reportStage, reportBlob, reportImage, reportLookUp, "", "other"} {
+		line := fmt.Sprintf(`{"Kind":%q,"LookUp":{}}`, kind)
+		if _, err := readReports(strings.NewReader(line), nil); err == nil || !strings.Contains(err.Error(), "its end only") {
+			t.Errorf("report of kind %q = %v, want an error", kind, err)
+		}
+	}
+	if _, err := readReports(strings.NewReader(`{"Kind":"done"}`), nil); err != nil {
+		t.Error(err)
 	}
 }
 

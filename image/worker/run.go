@@ -40,8 +40,11 @@ type Loaded struct {
 	Names []string
 }
 
-// credentialsFD is the file of credentials in a pull's process.
-const credentialsFD = 3
+// Files of a pull's process: the credentials, and a pipe for Job.Part.
+const (
+	credentialsFD = 3
+	partFD        = 4
+)
 
 // memoryTexts are messages of a process that gets no more memory: of child.WatchMemory, the Go runtime, the C library's
 // threads, and the garbage collector of Go 1.26, which does not check whether it got memory for its queues. Elsewhere
@@ -106,21 +109,31 @@ func childEnv(job Job) []string {
 
 // Daemon is the part of a job that the daemon does.
 type Daemon struct {
-	Log      logrus.FieldLogger
+	Log logrus.FieldLogger
+	// Progress may be nil for a job with a Part.
 	Progress Observer
-	// LookUp looks layers up in the additional layer store. Those that are not found are fetched.
+	// LookUp looks layers up in the additional layer store. Those that are not found are fetched. Nil: none may be.
 	LookUp func(LookUp) (Found, error)
+	// part is a pipe that gets Job.Part.
+	part *os.File
 }
 
 // Run does a job in a confined process: the data of the registry are parsed, decompressed and unpacked there. It
-// ends when ctx or the daemon does. Only the daemon calls it.
+// ends when ctx or the daemon does. Only the daemon calls it, and a command that fetches an artifact.
 func Run(ctx context.Context, job Job, c *registry.PullConfig, d Daemon) (Result, error) {
 	job.Config, job.Dir = c.Config, c.Dir
 	job.Config.AuthFile = fmt.Sprintf("/proc/self/fd/%d", credentialsFD)
+	files := []*os.File{c.Credentials} // credentialsFD
+	if d.part != nil {
+		files = append(files, d.part) // partFD
+	}
+	if job.offline() || job.Config.AdditionalLayerStore == "" {
+		d.LookUp = nil
+	}
 	reports := newReportReader(d.Progress, d.LookUp)
 	exit, err := child.Run(ctx, child.Process{
-		Name: confineCommand, Env: childEnv(job), Files: []*os.File{c.Credentials}, // credentialsFD
-		Attributes: confine.Attributes(), Job: job, Grace: pullGrace, Idle: job.Idle, Log: d.Log,
+		Name: confineCommand, Env: childEnv(job), Files: files, Attributes: confine.Attributes(), Job: job,
+		Grace: pullGrace, Idle: job.Idle, Log: d.Log,
 	}, reports.take)
 	if err != nil {
 		return Result{}, fmt.Errorf("start the process of the pull: %w", err)

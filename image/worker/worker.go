@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -31,6 +32,9 @@ func (w *worker) systemContext() *types.SystemContext { return w.layout.SystemCo
 // doPull opens the store's directory next to the daemon and copies an image, or those of a file, into it, or verifies
 // one.
 func doPull(ctx context.Context, job Job, out *reporter, replies <-chan Found) (Result, error) {
+	if job.Part != nil {
+		return Result{}, job.sendPart(ctx, os.NewFile(partFD, "part"))
+	}
 	opened, err := Open(job.Layout)
 	if err != nil {
 		return Result{}, fmt.Errorf("open image store: %w", err)

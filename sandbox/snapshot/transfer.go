@@ -36,8 +36,6 @@ const (
 	typeText   = "text/plain"
 	typeJSON   = "application/vnd.podd.checkpoint.manifest.v1+json"
 	typeImages = "application/vnd.podd.checkpoint.images.v1.tar+zstd"
-	// maxWindow bounds the memory for decompression, in bytes.
-	maxWindow = 64 << 20
 )
 
 // Blobs returns the parts of the checkpoint. Images are compared with the manifest while they are written:
@@ -91,7 +89,8 @@ func (s *Snapshot) pack(ctx context.Context, w io.Writer) error {
 }
 
 // Opener returns a part of a checkpoint, of at most limit bytes; one that is larger is an error. The error of a part
-// that there is not is errdefs.ErrNotFound. The reader returns an error instead of io.EOF if the part was changed.
+// that there is not is errdefs.ErrNotFound. The reader returns an error instead of io.EOF if the part was changed. A
+// part whose name ends in .zst is decompressed: that must not happen in this process.
 type Opener func(ctx context.Context, name string, limit int64) (io.ReadCloser, error)
 
 // Receive writes the checkpoint whose parts open returns into the empty directory at path, if it is trusted. After an
@@ -123,7 +122,7 @@ func Receive(ctx context.Context, path string, trust Trust, open Opener) (err er
 	if err := space.Check(path, uint64(m.size())); err != nil {
 		return err
 	}
-	images, err := open(ctx, imagesName, m.maxPacked())
+	images, err := open(ctx, imagesName, m.maxArchive())
 	if err != nil {
 		return fmt.Errorf("%s: %w", imagesName, err)
 	}
@@ -134,8 +133,8 @@ func Receive(ctx context.Context, path string, trust Trust, open Opener) (err er
 	return w.finish([]byte(small[0]), small[1], small[2])
 }
 
-// maxPacked bounds the archive of the images, in bytes: what cannot be compressed becomes a little longer.
-func (m Manifest) maxPacked() int64 {
+// maxArchive bounds the archive of the images, in bytes, compressed or not: what cannot be becomes a little longer.
+func (m Manifest) maxArchive() int64 {
 	const perFile, rest = 4 << 10, 1 << 20
 	size := m.size()
 	return size + size/64 + perFile*int64(len(m.Files)) + rest
@@ -158,12 +157,7 @@ func receiveText(ctx context.Context, open Opener, name string, limit int64) (st
 // unpack writes the images, which must be those of the manifest, in its order and with its sizes and digests.
 func (w *Writer) unpack(ctx context.Context, files []File, images io.Reader) error {
 	images = reader{ctx, images}
-	z, err := zstd.NewReader(images, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	t := tar.NewReader(z)
+	t := tar.NewReader(images)
 	for _, f := range files {
 		h, err := t.Next()
 		if err != nil {
@@ -177,7 +171,7 @@ func (w *Writer) unpack(ctx context.Context, files []File, images io.Reader) err
 			return fmt.Errorf("image %.200q: %w", f.Name, err)
 		}
 	}
-	_, err = io.Copy(io.Discard, images) // its end says whether it was changed
+	_, err := io.Copy(io.Discard, images) // its end says whether it was changed
 	return err
 }
 

@@ -29,6 +29,10 @@ func (p parts) open(_ context.Context, name string, limit int64) (io.ReadCloser,
 	case int64(len(data)) > limit:
 		return nil, fmt.Errorf("%s: %w", name, errdefs.ErrResourceExhausted)
 	}
+	if name == imagesName {
+		z, err := zstd.NewReader(bytes.NewReader(data))
+		return z.IOReadCloser(), err
+	}
 	return io.NopCloser(bytes.NewReader(data)), nil
 }
 
