@@ -280,6 +280,21 @@ func TestPullErrors(t *testing.T) {
 	checkEmpty(t, s)
 }
 
+// TestStoreOnTwoFilesystems: layers are moved into the store, so a filesystem at a part of it makes pulls fail. The
+// error is not the registry's, and says what to do.
+func TestStoreOnTwoFilesystems(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	cfg := config(t, reg.host)
+	mountTmpfs(t, filepath.Join(cfg.Root, "overlay"), "")
+	s := open(t, cfg)
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+	if want := "must be on one filesystem"; !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want a failed precondition with %q", err, want)
+	}
+}
+
 func TestBlockedRegistry(t *testing.T) {
 	t.Parallel()
 	reg := newRegistry(t)
@@ -448,6 +463,15 @@ func TestPullOfPresentImage(t *testing.T) {
 	if got := pull(t, s, ref); got.ID != want.ID {
 		t.Errorf("image %s, want %s", got.ID, want.ID)
 	}
+	requests(1, 0)
+	reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool { // as a store of objects to which it redirects
+		if r.Method == http.MethodHead {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return r.Method == http.MethodHead
+	})
+	pull(t, s, ref)
+	reg.setGuard(nil)
 	requests(1, 0)
 	writeFile(t, cfg.Policy, `{"default":[{"type":"reject"}]}`)
 	if _, err := s.Pull(t.Context(), image.PullRequest{Ref: ref}); !isSignature(err) {

@@ -104,6 +104,9 @@ func (s *staged) store(to storage.Store) error {
 	if errors.Is(err, storage.ErrDuplicateID) {
 		return nil
 	}
+	if errors.Is(err, syscall.EXDEV) {
+		return fmt.Errorf("%w: all of the image store must be on one filesystem", err)
+	}
 	return err
 }
 

@@ -149,19 +149,24 @@ func TestUnpack(t *testing.T) {
 	}{
 		"plain": {[]tar.Header{dir("d/"), file("d/f", "1"), link("l", "d/f"), hard("h", "d/f")},
 			[]string{"d/", "d/f = 1", "h = 1", "l -> d/f"}},
-		"missing parents":   {[]tar.Header{file("a/b/c", "1")}, []string{"a/", "a/b/", "a/b/c = 1"}},
-		"absolute names":    {[]tar.Header{file("/a", "1"), hard("/b", "/a")}, []string{"a = 1", "b = 1"}},
-		"a whiteout":        {[]tar.Header{whiteout("a")}, []string{"a whiteout"}},
-		"a whiteout twice":  {[]tar.Header{whiteout("a"), whiteout("a")}, []string{"a whiteout"}},
-		"an opaque d":       {[]tar.Header{dir("d/"), whiteout("d/.wh..opq")}, []string{"d/ opaque y"}},
-		"an opaque root":    {[]tar.Header{whiteout(".wh..opq")}, []string{"./ opaque y"}},
-		"a file twice":      {[]tar.Header{file("a", "old"), file("a", "new")}, []string{"a = new"}},
-		"a file thrice":     {[]tar.Header{file("a", "1"), file("./a", "2"), file("/a", "3")}, []string{"a = 3"}},
-		"an empty one":      {[]tar.Header{file("a", "old"), file("a", "")}, []string{"a = "}},
-		"a directory twice": {[]tar.Header{dir("d/"), file("d/f", "1"), dir("d/")}, []string{"d/", "d/f = 1"}},
-		"a link twice":      {[]tar.Header{link("l", "a"), link("l", "b")}, []string{"l -> b"}},
-		"a hard link twice": {[]tar.Header{file("a", "1"), hard("b", "a"), hard("b", "a")}, []string{"a = 1", "b = 1"}},
-		"a link to itself":  {[]tar.Header{file("a", "1"), hard("a", "a")}, []string{"a = 1"}},
+		"missing parents": {[]tar.Header{file("a/b/c", "1")}, []string{"a/", "a/b/", "a/b/c = 1"}},
+		"absolute names":  {[]tar.Header{file("/a", "1"), hard("/b", "/a")}, []string{"a = 1", "b = 1"}},
+		"a hard link without parents": {[]tar.Header{file("a", "1"), hard("d/e/b", "a")},
+			[]string{"a = 1", "d/", "d/e/", "d/e/b = 1"}},
+		"a hard link through a link": {[]tar.Header{file("d/a", "1"), link("l", "/d"), hard("b", "l/a")},
+			[]string{"b = 1", "d/", "d/a = 1", "l -> /d"}},
+		"an attribute without a value": {[]tar.Header{xattr(file("a", "1"), "user.a", "")}, []string{"a = 1"}},
+		"a whiteout":                   {[]tar.Header{whiteout("a")}, []string{"a whiteout"}},
+		"a whiteout twice":             {[]tar.Header{whiteout("a"), whiteout("a")}, []string{"a whiteout"}},
+		"an opaque d":                  {[]tar.Header{dir("d/"), whiteout("d/.wh..opq")}, []string{"d/ opaque y"}},
+		"an opaque root":               {[]tar.Header{whiteout(".wh..opq")}, []string{"./ opaque y"}},
+		"a file twice":                 {[]tar.Header{file("a", "old"), file("a", "new")}, []string{"a = new"}},
+		"a file thrice":                {[]tar.Header{file("a", "1"), file("./a", "2"), file("/a", "3")}, []string{"a = 3"}},
+		"an empty one":                 {[]tar.Header{file("a", "old"), file("a", "")}, []string{"a = "}},
+		"a directory twice":            {[]tar.Header{dir("d/"), file("d/f", "1"), dir("d/")}, []string{"d/", "d/f = 1"}},
+		"a link twice":                 {[]tar.Header{link("l", "a"), link("l", "b")}, []string{"l -> b"}},
+		"a hard link twice":            {[]tar.Header{file("a", "1"), hard("b", "a"), hard("b", "a")}, []string{"a = 1", "b = 1"}},
+		"a link to itself":             {[]tar.Header{file("a", "1"), hard("a", "a")}, []string{"a = 1"}},
 		"a linked file twice": {[]tar.Header{file("a", "old"), hard("b", "a"), file("a", "new")},
 			[]string{"a = new", "b = old"}},
 		"a hard link that becomes a file": {[]tar.Header{file("a", "1"), hard("b", "a"), file("b", "2")},
@@ -285,14 +290,15 @@ func TestUnpackAttributes(t *testing.T) {
 	sticky := dir("d/")
 	sticky.Mode, sticky.Uid = 0o1777, 34
 	fifo := tar.Header{Name: "p", Typeflag: tar.TypeFifo, Mode: 0o622, Gid: 5}
-	raw := tarOf(t, sticky, suid, alias, fifo)
+	terminals := tar.Header{Name: "ptmx", Typeflag: tar.TypeChar, Mode: 0o666, Devmajor: 5, Devminor: 2, Gid: 5}
+	raw := tarOf(t, sticky, suid, alias, fifo, terminals)
 	s, err := unpackBlob(t, raw, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
 		"d/f": "106755 12:4294967294 1700000000", "d/h": "106755 12:4294967294 1700000000",
-		"d": "41777 34:0 1700000000", "p": "10622 0:5 1700000000",
+		"d": "41777 34:0 1700000000", "p": "10622 0:5 1700000000", "ptmx": "20666 0:5 1700000000",
 	} {
 		var st unix.Stat_t
 		if err := unix.Lstat(filepath.Join(s.files(), name), &st); err != nil {
@@ -334,32 +340,48 @@ func TestUnpackCounts(t *testing.T) {
 	}
 }
 
-// TestDecompress: every compression that registries have, also zstd that begins with a skippable frame.
+// TestDecompress: every compression that registries have, also zstd that begins with a skippable frame, and several
+// frames or members, as zstd:chunked and eStargz have. None of them may be cut off.
 func TestDecompress(t *testing.T) {
 	raw := tarOf(t, file("a", strings.Repeat("1", 100_000)))
-	var gz, zst bytes.Buffer
-	g := gzip.NewWriter(&gz)
-	_, err := g.Write(raw)
-	if err := errors.Join(err, g.Close()); err != nil {
-		t.Fatal(err)
-	}
-	z, err := zstd.NewWriter(&zst)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = z.Write(raw)
-	if err := errors.Join(err, z.Close()); err != nil {
-		t.Fatal(err)
-	}
 	skippable := []byte{0x5a, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4}
+	frames, members := [][]byte{skippable}, [][]byte{}
+	for part := range slices.Chunk(raw, 30_000) {
+		frames = append(frames, zstdOf(t, part), skippable)
+		members = append(members, gzipOf(t, part))
+	}
 	for name, blob := range map[string][]byte{
-		"none": raw, "gzip": gz.Bytes(), "zstd": zst.Bytes(), "pzstd": append(skippable, zst.Bytes()...),
-		"frames": slices.Concat(skippable, zst.Bytes(), skippable),
+		"none": raw, "gzip": gzipOf(t, raw), "zstd": zstdOf(t, raw), "pzstd": append(skippable, zstdOf(t, raw)...),
+		"frames": slices.Concat(frames...), "chunked": slices.Concat(frames[1:]...), "members": slices.Concat(members...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := unpackBlob(t, blob, raw); err != nil {
 				t.Error(err)
 			}
+			if _, err := unpackBlob(t, blob[:len(blob)/2], raw); err == nil {
+				t.Error("half of it was unpacked, want an error")
+			}
 		})
 	}
+}
+
+func gzipOf(t *testing.T, raw []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err := w.Write(raw)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func zstdOf(t *testing.T, raw []byte) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	return w.EncodeAll(raw, nil)
 }

@@ -123,11 +123,13 @@ func KindOf(err error) error {
 	if kind := registryKind(err); kind != nil {
 		return kind
 	}
-	var file *fs.PathError // its cause is a net.Error too
+	var file *fs.PathError
+	var number syscall.Errno // a net.Error too
 	switch {
 	case isServer(err):
 		return ErrRegistryUnavailable
-	case errors.As(err, &file): // the node's: a key of the signature policy, certificates
+	case errors.As(err, &file), errors.As(err, &number) && number != syscall.ECONNRESET:
+		// the node's: a key of the signature policy, certificates, the disk
 		return errdefs.ErrFailedPrecondition
 	case isNetwork(err):
 		return ErrRegistryUnavailable

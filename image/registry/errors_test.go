@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,6 +48,10 @@ func TestKinds(t *testing.T) {
 		"closing":         {ErrClosing, errdefs.ErrAborted},
 		"abandoned":       {ErrAbandoned, errdefs.ErrAborted},
 		"kept":            {fmt.Errorf("x: %w", errdefs.ErrInvalidArgument), errdefs.ErrInvalidArgument},
+		"read-only":       {os.NewSyscallError("mkdir", syscall.EROFS), errdefs.ErrFailedPrecondition},
+		"two disks":       {&os.LinkError{Op: "rename", Old: "a", New: "b", Err: syscall.EXDEV}, errdefs.ErrFailedPrecondition},
+		"bad disk":        {fmt.Errorf("writing: %w", syscall.EIO), errdefs.ErrFailedPrecondition},
+		"reset":           {fmt.Errorf("reading: %w", syscall.ECONNRESET), ErrRegistryUnavailable},
 		"full over a net": {&url.Error{Op: "Get", URL: "https://h.test/", Err: syscall.ENOSPC}, errdefs.ErrResourceExhausted},
 	} {
 		err := NewPullError("h.test/x", nil, c.cause)
