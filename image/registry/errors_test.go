@@ -49,7 +49,7 @@ func TestKinds(t *testing.T) {
 		"abandoned":       {ErrAbandoned, errdefs.ErrAborted},
 		"kept":            {fmt.Errorf("x: %w", errdefs.ErrInvalidArgument), errdefs.ErrInvalidArgument},
 		"read-only":       {os.NewSyscallError("mkdir", syscall.EROFS), errdefs.ErrFailedPrecondition},
-		"two disks":       {&os.LinkError{Op: "rename", Old: "a", New: "b", Err: syscall.EXDEV}, errdefs.ErrFailedPrecondition},
+		"two disks":       {&os.LinkError{Op: "rename", Err: syscall.EXDEV}, errdefs.ErrFailedPrecondition},
 		"bad disk":        {fmt.Errorf("writing: %w", syscall.EIO), errdefs.ErrFailedPrecondition},
 		"reset":           {fmt.Errorf("reading: %w", syscall.ECONNRESET), ErrRegistryUnavailable},
 		"full over a net": {&url.Error{Op: "Get", URL: "https://h.test/", Err: syscall.ENOSPC}, errdefs.ErrResourceExhausted},
