@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,7 +46,10 @@ func whiteout(name string) tar.Header {
 
 // xattr adds an extended attribute to an entry.
 func xattr(h tar.Header, name, value string) tar.Header {
-	h.PAXRecords = map[string]string{"SCHILY.xattr." + name: value}
+	if h.PAXRecords = maps.Clone(h.PAXRecords); h.PAXRecords == nil {
+		h.PAXRecords = map[string]string{}
+	}
+	h.PAXRecords["SCHILY.xattr."+name] = value
 	return h
 }
 
@@ -248,6 +252,52 @@ func (l layerFiles) Get(name string) (io.ReadCloser, error) {
 	return os.Open(tree.path(base))
 }
 
+// TestOddTars: tars without an end, with more after it, with odd names and attributes, and no tar. All of each can be
+// reassembled.
+func TestOddTars(t *testing.T) {
+	plain := tarOf(t, file("a", "1"))
+	names := []string{"caf\xe9", strings.Repeat("n", 255), strings.Repeat("d/", 200) + "f", "new\nline", `back\slash`, " "}
+	var odd []tar.Header
+	for _, name := range names {
+		odd = append(odd, file(name, "1"))
+	}
+	first := file("a", "1")
+	for name, value := range map[string]string{
+		"user.a": "b", "security.ima": "\x01x", "unknown.a": "b",
+		"system.posix_acl_access": "\x02\x00\x00\x00\x01\x00\x06\x00\xff\xff\xff\xff\x04\x00\x04\x00\xff\xff\xff\xff" +
+			"\x20\x00\x04\x00\xff\xff\xff\xff",
+	} {
+		first = xattr(first, name, value)
+	}
+	for name, c := range map[string]struct {
+		raw   []byte
+		files int
+	}{
+		"no end":      {plain[:1024], 1},
+		"half an end": {plain[:1536], 1},
+		"more":        {append(bytes.Clone(plain), "what follows the end"...), 1},
+		"nothing":     {nil, 0},
+		"names":       {tarOf(t, odd...), len(names) + 200},
+		"attributes":  {tarOf(t, first), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, blob := range [][]byte{c.raw, gzipOf(t, c.raw)} {
+				s, err := unpackBlob(t, blob, c.raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := listing(t, s.files()); len(got) != c.files {
+					t.Errorf("%d files: %.500q, want %d", len(got), got, c.files)
+				}
+				checkReassembled(t, s, c.raw)
+			}
+		})
+	}
+	if _, err := unpackBlob(t, append(gzipOf(t, plain), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), plain); err == nil {
+		t.Error("zeros after the end of gzip were taken, want an error as elsewhere")
+	}
+}
+
 // TestUnpackRefuses: entries that no layer can have fail with a text that names the entry.
 func TestUnpackRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -259,6 +309,7 @@ func TestUnpackRefuses(t *testing.T) {
 		"a hard link to nothing":       {[]tar.Header{hard("a", "b")}, "no such file"},
 		"a hard link to a whiteout":    {[]tar.Header{whiteout("a"), hard("b", "a")}, "no such file"},
 		"a whiteout linked to itself":  {[]tar.Header{whiteout("d/a"), hard("d/a", "d/a")}, "no such file"},
+		"a hard link to a later entry": {[]tar.Header{hard("a", "b"), file("b", "1")}, "no such file"},
 		"a hard link by a link":        {[]tar.Header{link("l", "/etc"), hard("a", "l/passwd")}, "no such file"},
 		"a file for a directory":       {[]tar.Header{file("a", "1"), file("a/b", "1")}, "not a directory"},
 		"a loop of links":              {[]tar.Header{link("a", "b"), link("b", "a"), file("a/c", "1")}, "too many"},
