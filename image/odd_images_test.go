@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/compression"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -82,6 +83,7 @@ func TestOddManifests(t *testing.T) {
 			entry["platform"] = map[string]any{"os": "linux", "architecture": "amd64", "os.features": []string{"x"}}
 		}), ""},
 		"one layer twice":  {craft(t, nil, twice, tree{".wh.a": ""}, twice), ""},
+		"twice packed":     {imageOf(t, nil, layer(t, twice), layer(t, tree{}), layerOf(t, twice, compression.ZStd)), ""},
 		"empty layers":     {craft(t, nil, tree{}, tree{}, tree{"a": "1"}, tree{}), ""},
 		"a tar as gzip":    {layerType("application/vnd.docker.image.rootfs.diff.tar"), ""},
 		"gzip as zstd":     {layerType("application/vnd.docker.image.rootfs.diff.tar.zstd"), ""},
