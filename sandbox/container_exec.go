@@ -69,6 +69,9 @@ func (e *Engine) running(id string) (*Container, Runtime, error) {
 func (e *Engine) execProcess(
 	c *Container, cmd []string, terminal bool,
 ) (_ *specs.Process, release func(), err error) {
+	if err := checkRestored(e, c.pod); err != nil {
+		return nil, nil, err
+	}
 	data, err := os.ReadFile(filepath.Join(e.paths.Bundle(c.ID), "config.json"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read container's spec: %w", err)

@@ -206,6 +206,21 @@ func (c *Container) awaitsRestore() bool {
 	return c.Restored && !c.pod.OwnKernel && c.Status().State == record.ContainerCreated
 }
 
+// checkRestored fails until all containers of a pod that gVisor restores have been started: they continue at once, and
+// the sandbox panics at a command or a measurement before.
+func checkRestored(e *Engine, p *Pod) error {
+	if p.Snapshot == "" || !p.OwnKernel {
+		return nil
+	}
+	for _, c := range e.store.containersOf(p) {
+		if s := c.Status(); c.Restored && s.StartedAt.IsZero() {
+			return fmt.Errorf("%w: the pod's containers are restored when all have been started, container %s is %s",
+				errdefs.ErrFailedPrecondition, c.ID, s.State)
+		}
+	}
+	return nil
+}
+
 // restoredProcess returns the process of a container that was restored.
 func restoredProcess(ctx context.Context, rt Runtime, id string) (oci.Process, error) {
 	s, err := rt.State(ctx, id)

@@ -14,8 +14,10 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // verbCheckpoint saves the pod. If it fails, its directory must be empty.
@@ -116,6 +118,52 @@ func TestRestore(t *testing.T) {
 		}
 		removeEverything(t, l.e)
 		noLeaks(t, m)
+	})
+}
+
+// TestExecInAPodThatIsRestored: with gVisor, whose sandbox continues when its last container is started, a pod gets
+// neither commands nor measurements before.
+func TestExecInAPodThatIsRestored(t *testing.T) {
+	eachKind(t, func(t *testing.T, handler string) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		e.deps.Cgroups = newFakeCgroups()
+		e.usage = newCollector(*e.cfg.Load(), e.deps)
+		defer e.usage.Close()
+		metered := &meteredRuntime{ownKernel: e.handlers.Current().Runtimes["gvisor"].(ownKernel), engine: e}
+		e.handlers.Current().Runtimes["gvisor"] = metered
+		pod, err := e.RunPod(t.Context(), ownPID("web"), handler)
+		must(t, err)
+		var ids []string
+		for _, name := range []string{"main", "side"} {
+			ids = append(ids, mustCreate(t, e, pod, name))
+			mustStart(t, e, ids[len(ids)-1])
+		}
+		dir := t.TempDir()
+		must(t, e.CheckpointPod(t.Context(), pod, dir, ids))
+		_, containers, err := e.RestorePod(t.Context(), RestoreRequest{
+			Path: dir, Pod: ownPID("copy"), Handler: handler,
+			Containers: []*cri.ContainerConfig{containerConfig("main"), containerConfig("side")},
+		})
+		must(t, err)
+		first := containers[0].ID
+		for i, c := range containers {
+			mustStart(t, e, c.ID)
+			held := handler == "gvisor" && i == 0
+			_, err := e.ExecSync(t.Context(), first, []string{"true"}, time.Second)
+			if held != errdefs.IsFailedPrecondition(err) || held != (err != nil) {
+				t.Errorf("%d started: ExecSync = %v, want it held back: %v", i+1, err, held)
+			}
+			_, err = e.Exec(t.Context(), first, []string{"true"}, false, oci.Streams{})
+			if held != errdefs.IsFailedPrecondition(err) || held != (err != nil) {
+				t.Errorf("%d started: Exec = %v, want it held back: %v", i+1, err, held)
+			}
+			if handler == "gvisor" {
+				if got := e.ContainerUsage(t.Context(), []string{first}, usage.Want{}); (len(got) == 0) != held {
+					t.Errorf("%d started: usage = %s, want it held back: %v", i+1, asJSON(got), held)
+				}
+			}
+		}
 	})
 }
 

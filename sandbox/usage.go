@@ -69,7 +69,7 @@ func (e *Engine) usageTargets() (containers []usage.ContainerTarget, pods []usag
 func (e *Engine) usageTarget(c *Container) usage.ContainerTarget {
 	t := usage.ContainerTarget{ID: c.ID, Created: c.CreatedAt, PID: c.pid, OwnKernel: c.pod.OwnKernel}
 	if t.OwnKernel {
-		t.Meter = meterOf(c)
+		t.Meter = meterOf(e, c)
 	}
 	return t
 }
@@ -92,7 +92,7 @@ func (e *Engine) podUsageTarget(p *Pod, containers []usage.ContainerTarget) usag
 }
 
 // meterOf returns the handler of c as a Meter, nil if it is not one.
-func meterOf(c *Container) usage.Meter {
+func meterOf(e *Engine, c *Container) usage.Meter {
 	rt, err := c.pod.handler.Configured()
 	if err != nil {
 		return nil
@@ -101,20 +101,24 @@ func meterOf(c *Container) usage.Meter {
 	if !ok {
 		return nil
 	}
-	return startedMeter{m, c}
+	return startedMeter{m, e, c}
 }
 
 // startedMeter calls the runtime only for a running container: runtimes differ in their answers before the start,
 // and an error other than ErrNotFound would delay the first measurement after it.
 type startedMeter struct {
 	usage.Meter
+	engine    *Engine
 	container *Container
 }
 
-// Usage returns errdefs.ErrNotFound unless the container is running.
+// Usage returns errdefs.ErrNotFound unless the container is running, with all others that were restored with it.
 func (m startedMeter) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
 	if s := m.container.Status().State; s != record.ContainerRunning {
 		return cgroups.Usage{}, fmt.Errorf("container %s is %s: %w", id, s, errdefs.ErrNotFound)
+	}
+	if err := checkRestored(m.engine, m.container.pod); err != nil {
+		return cgroups.Usage{}, fmt.Errorf("container %s: %w: %w", id, err, errdefs.ErrNotFound)
 	}
 	return m.Meter.Usage(ctx, id)
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -119,6 +120,7 @@ func TestSnapshot(t *testing.T) {
 	t.Run("terminal", func(t *testing.T) { snapshotOfTerminal(k.sub(t)) })
 	t.Run("not started", func(t *testing.T) { restoreWithoutStart(k.sub(t), "gvisor") })
 	t.Run("disk full", func(t *testing.T) { snapshotOnFullDisk(k.sub(t), "gvisor", "size=64k") })
+	t.Run("restore under load of the kubelet", func(t *testing.T) { restoreUnderLoad(k.sub(t), "gvisor") })
 	t.Run("deadline", func(t *testing.T) { snapshotPastDeadline(k.sub(t), "gvisor") })
 	t.Run("podd is killed", func(t *testing.T) { snapshotWithoutPodd(k.sub(t), "gvisor") })
 	t.Run("runsc is killed", func(t *testing.T) { snapshotWithoutRunsc(k.sub(t)) })
@@ -273,6 +275,61 @@ func restoreWithoutStart(k *kubelet, handler string) {
 	b.runs()
 	if images, _ := filepath.Glob(k.Path("root", "pods", "*", "images")); len(images) > 0 {
 		k.Errorf("images of a pod that runs: %q, want none", images)
+	}
+}
+
+// restoreUnderLoad: while a pod is restored, the kubelet measures it and runs commands in it. They may be refused, with
+// the reason, and the pod runs.
+func restoreUnderLoad(k *kubelet, handler string) {
+	c, dir := k.counting(handler), k.snapshotDir()
+	k.ok("CheckpointPod", c.checkpoint(dir))
+	k.removePod(c.pod)
+	r := c.restore(dir)
+	held := 0
+	load := func() {
+		_, err := k.Runtime.ListContainerStats(k.ctx(), &cri.ListContainerStatsRequest{})
+		_, err2 := k.Runtime.ListPodSandboxStats(k.ctx(), &cri.ListPodSandboxStatsRequest{})
+		_, err3 := k.Runtime.PodSandboxStats(k.ctx(), &cri.PodSandboxStatsRequest{PodSandboxId: r.pod})
+		if err := errors.Join(err, err2, err3); err != nil {
+			k.Errorf("statistics: %v", err)
+		}
+		_, err = k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{
+			ContainerId: r.containers[0], Cmd: []string{"true"}, Timeout: 60,
+		})
+		if err != nil {
+			k.refused("ExecSync", err, "", codes.FailedPrecondition)
+			held++
+		}
+	}
+	load()
+	k.startContainer(r.containers[0])
+	load()
+	if held != 2 {
+		k.Errorf("%d commands were refused before the last container was started, want 2", held)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				load()
+			}
+		}
+	}()
+	_, err := k.Runtime.StartContainer(k.ctx(), &cri.StartContainerRequest{ContainerId: r.containers[1]})
+	close(stop)
+	<-stopped
+	k.ok("StartContainer", err)
+	r.runs()
+	k.exec(r.containers[0], "true")
+	stats, err := k.Runtime.ListContainerStats(k.ctx(), &cri.ListContainerStatsRequest{
+		Filter: &cri.ContainerStatsFilter{PodSandboxId: r.pod},
+	})
+	if err != nil || len(stats.GetStats()) != 2 {
+		k.Errorf("ListContainerStats = %v, %v, want both containers", stats, err)
 	}
 }
 
