@@ -56,7 +56,7 @@ func NewProbeCache[T any](name string, defaults T, probe func(context.Context) (
 
 // Probe probes, and caches the result for Get.
 func (c *ProbeCache[T]) Probe(ctx context.Context) error {
-	return c.runProbe(ctx).err
+	return c.runProbe(ctx)
 }
 
 // Get returns the last result. It probes first if there is none, or if the last one failed some time ago, so that
@@ -98,7 +98,7 @@ func (c *ProbeCache[T]) Get() (T, error) {
 func (c *ProbeCache[T]) probeAgain(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), ProbeTimeout)
 	defer cancel()
-	c.runProbe(ctx)
+	_ = c.runProbe(ctx) // it is kept
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = nil
@@ -106,7 +106,7 @@ func (c *ProbeCache[T]) probeAgain(done chan struct{}) {
 }
 
 // runProbe probes and keeps the result, unless it says less than the last one or began before that one.
-func (c *ProbeCache[T]) runProbe(ctx context.Context) probeResult[T] {
+func (c *ProbeCache[T]) runProbe(ctx context.Context) error {
 	r := probeResult[T]{began: time.Now()}
 	r.value, r.err = c.probe(ctx)
 	r.at = time.Now()
@@ -117,8 +117,8 @@ func (c *ProbeCache[T]) runProbe(ctx context.Context) probeResult[T] {
 	}
 	complete := !c.last.at.IsZero() && c.last.hurried == 0
 	if complete && (r.hurried > 0 && c.last.err == nil || r.began.Before(c.last.began)) {
-		return r
+		return r.err
 	}
 	c.last = r
-	return r
+	return r.err
 }

@@ -150,7 +150,7 @@ func (s *session) commandError(ctx context.Context, err error) error {
 		!errdefs.IsNotFound(err) && !s.containerExits() {
 		return fmt.Errorf("exec: %w", failure)
 	}
-	return fmt.Errorf("exec: container %s has exited, and is not running: %v: %w", s.id, failure,
+	return fmt.Errorf("exec: container %s has exited, and is not running: %s: %w", s.id, failure.Error(),
 		errdefs.ErrFailedPrecondition)
 }
 
