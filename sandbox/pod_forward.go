@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/sandbox/dial"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -27,13 +28,13 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream 
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("%w: %d is not a port", errdefs.ErrInvalidArgument, port)
 	}
-	conn, err := connectInTurn(ctx, e.deps.Budgets.Dials, p.ID, func(ctx context.Context) (net.Conn, error) {
+	conn, err := dial.InTurn(ctx, e.deps.Budgets.Dials, p.ID, func(ctx context.Context) (net.Conn, error) {
 		return e.dial(ctx, p, uint16(port))
 	})
 	if err != nil {
 		return err
 	}
-	return copyBothWays(ctx, conn, stream)
+	return dial.CopyBothWays(ctx, conn, stream)
 }
 
 func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
@@ -59,7 +60,7 @@ func dialPod(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
 		return nil, fmt.Errorf("%w: pod sandbox %s has no address to forward a port to",
 			errdefs.ErrFailedPrecondition, p.ID)
 	}
-	conn, err := dialAny(ctx, ips, port)
+	conn, err := dial.Any(ctx, ips, port)
 	if err != nil {
 		return nil, fmt.Errorf("dial port %d of the pod (in a sandbox with its own kernel, only the pod's "+
 			"addresses can be reached): %w", port, err)

@@ -1,4 +1,6 @@
-package sandbox
+// Package dial connects to ports of pods and copies what goes through. The engine says where they are; it never looks
+// into a pod.
+package dial
 
 import (
 	"context"
@@ -12,19 +14,19 @@ import (
 	"github.com/podd-project/podd/sandbox/budget"
 )
 
-// dialTimeout bounds the time until a connection is established, with the wait for its turn. The kernel alone would try
+// Timeout bounds the time until a connection is established, with the wait for its turn. The kernel alone would try
 // for two minutes.
-const dialTimeout = 10 * time.Second
+const Timeout = 10 * time.Second
 
-// errDialTimeout is the cause of a connection that took longer.
-var errDialTimeout = fmt.Errorf("no connection after %s, is the server in the pod overloaded?: %w",
-	dialTimeout, context.DeadlineExceeded)
+// errTimeout is the cause of a connection that took longer.
+var errTimeout = fmt.Errorf("no connection after %s, is the server in the pod overloaded?: %w",
+	Timeout, context.DeadlineExceeded)
 
-// connectInTurn calls dial when it is the pod's turn. Its context ends after dialTimeout.
-func connectInTurn(
+// InTurn calls dial when it is the pod's turn. Its context ends after Timeout.
+func InTurn(
 	ctx context.Context, turns *budget.Pool, podID string, dial func(context.Context) (net.Conn, error),
 ) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errDialTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, Timeout, errTimeout)
 	defer cancel()
 	turn, err := turns.Wait(ctx, podID, 1)
 	if err != nil {
@@ -38,12 +40,12 @@ func connectInTurn(
 	return conn, err
 }
 
-// dialAny connects to the port at the first address that accepts. Each address gets its share of the time until ctx
+// Any connects to the port at the first address that accepts. Each address gets its share of the time until ctx
 // ends.
-func dialAny(ctx context.Context, ips []string, port uint16) (net.Conn, error) {
+func Any(ctx context.Context, ips []string, port uint16) (net.Conn, error) {
 	var errs []error
 	for i, ip := range ips {
-		conn, err := dialShare(ctx, net.JoinHostPort(ip, strconv.Itoa(int(port))), len(ips)-i)
+		conn, err := share(ctx, net.JoinHostPort(ip, strconv.Itoa(int(port))), len(ips)-i)
 		if err == nil {
 			return conn, nil
 		}
@@ -52,8 +54,8 @@ func dialAny(ctx context.Context, ips []string, port uint16) (net.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// dialShare takes at most a part in parts of the time until ctx ends.
-func dialShare(ctx context.Context, address string, parts int) (net.Conn, error) {
+// share takes at most a part in parts of the time until ctx ends.
+func share(ctx context.Context, address string, parts int) (net.Conn, error) {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(parts))
@@ -62,9 +64,9 @@ func dialShare(ctx context.Context, address string, parts int) (net.Conn, error)
 	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 }
 
-// copyBothWays copies between conn and stream and closes both. EOF in one direction is passed on, and the other
+// CopyBothWays copies between conn and stream and closes both. EOF in one direction is passed on, and the other
 // direction continues: HTTP clients half-close. It returns when both directions have ended, or ctx.
-func copyBothWays(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
+func CopyBothWays(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() {
 		conn.Close()
 		stream.Close()
@@ -84,7 +86,7 @@ func copyBothWays(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser)
 	return errors.Join(ignoreClosed(err), ignoreClosed(<-in))
 }
 
-// ignoreClosed drops the error of a connection that copyBothWays closed. A reset by the peer is kept: the caller resets
+// ignoreClosed drops the error of a connection that CopyBothWays closed. A reset by the peer is kept: the caller resets
 // its stream, too.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {

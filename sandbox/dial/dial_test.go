@@ -1,4 +1,4 @@
-package sandbox
+package dial
 
 import (
 	"context"
@@ -36,9 +36,9 @@ func TestManyDials(t *testing.T) {
 		var exhausted atomic.Int64
 		for range 1000 {
 			all.Go(func() {
-				_, err := connectInTurn(t.Context(), turns, "deaf", stuck)
+				_, err := InTurn(t.Context(), turns, "deaf", stuck)
 				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("connectInTurn = %v, want a deadline", err)
+					t.Errorf("InTurn = %v, want a deadline", err)
 				}
 				if errdefs.IsResourceExhausted(err) {
 					exhausted.Add(1)
@@ -47,13 +47,13 @@ func TestManyDials(t *testing.T) {
 		}
 		synctest.Wait()
 		healthy := func(context.Context) (net.Conn, error) { return &net.TCPConn{}, nil }
-		conn, err := connectInTurn(t.Context(), turns, "other", healthy)
+		conn, err := InTurn(t.Context(), turns, "other", healthy)
 		if err != nil || conn == nil || time.Since(began) != 0 {
 			t.Errorf("another pod: %v after %v, want a connection at once", err, time.Since(began))
 		}
 		all.Wait()
-		if took := time.Since(began); took != dialTimeout {
-			t.Errorf("all ended after %v, want %v", took, dialTimeout)
+		if took := time.Since(began); took != Timeout {
+			t.Errorf("all ended after %v, want %v", took, Timeout)
 		}
 		// At the deadline a turn may go to a connection whose own time is over.
 		if most.Load() != 32 || exhausted.Load() < 500 {
@@ -79,7 +79,7 @@ func TestDialAny(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			conn, err := dialAny(ctx, ips, port)
+			conn, err := Any(ctx, ips, port)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,9 +89,9 @@ func TestDialAny(t *testing.T) {
 			}
 		})
 	}
-	_, err = dialAny(t.Context(), []string{"127.0.0.3", "127.0.0.4"}, port)
+	_, err = Any(t.Context(), []string{"127.0.0.3", "127.0.0.4"}, port)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.3") || !strings.Contains(err.Error(), "127.0.0.4") {
-		t.Errorf("dialAny without a listener = %v, want an error with both addresses", err)
+		t.Errorf("Any without a listener = %v, want an error with both addresses", err)
 	}
 }
 
