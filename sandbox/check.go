@@ -160,7 +160,7 @@ func (e *Engine) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []F
 		wanted = append(wanted, garbage.Container)
 	}
 	findings := missing(p.ID, found, wanted...)
-	for _, name := range e.files.Missing(p.ID) {
+	for _, name := range e.files.Missing(p.ID, p.Config) {
 		findings = append(findings, Finding{Problem: FindingMissing, What: "pod file " + name, ID: p.ID})
 	}
 	if p.HasInfra() && len(findings) == 0 {

@@ -50,9 +50,9 @@ type containerRequest struct {
 // startContainerCreation finds the container that r requests or starts to create it. The creation holds p's gate: a
 // stop of the pod waits for its end.
 func (e *Engine) startContainerCreation(ctx context.Context, p *Pod, r containerRequest) (_ *Container, err error) {
-	if state := p.Status().State; state != record.PodReady || !p.gate.Enter() {
-		return nil, fmt.Errorf("%w: pod sandbox %s is %s, no container can be created in it",
-			errdefs.ErrFailedPrecondition, p.ID, state)
+	if s := p.Status(); s.State != record.PodReady || !p.gate.Enter() {
+		return nil, fmt.Errorf("%w: pod sandbox %s is %s: %s",
+			errdefs.ErrFailedPrecondition, p.ID, s.State, cmp.Or(s.Reason, "no container can be created in it"))
 	}
 	c, added, err := e.registerContainer(ctx, p, r)
 	if !added {
@@ -181,7 +181,9 @@ func (e *Engine) containerPlan(c *Container) lifecycle.Plan {
 		Operation: func(ctx context.Context, do func(context.Context) error) error {
 			return e.onContainer(ctx, operation.CreateContainer, c, 0, do)
 		},
-		Build:   func(ctx context.Context) error { return e.buildContainer(ctx, c) },
+		Build: func(ctx context.Context) error {
+			return explainLoss(ctx, e, c.pod, e.buildContainer(ctx, c))
+		},
 		Discard: func(ctx context.Context, cause error) error { return e.discardContainer(ctx, c, cause) },
 		Created: func() {
 			c.post(lifecycle.Created)

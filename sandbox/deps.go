@@ -26,6 +26,8 @@ type Namespaces interface {
 	Sysctl(ctx context.Context, netns string, sysctls map[string]string) error
 	// Unpin unmounts and removes pin files; absent ones are not an error.
 	Unpin(ctx context.Context, paths ...string) error
+	// Lost returns the kind of a namespace of r that is not pinned any longer, "" for none.
+	Lost(r namespaces.Request) string
 	// Pinned lists the pin files in dir.
 	Pinned(dir string) ([]string, error)
 }

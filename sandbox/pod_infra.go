@@ -6,9 +6,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
-	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
-	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The infra container is podd's pause process. A pod has one only when its containers share a PID namespace, because
@@ -50,13 +48,9 @@ func (e *Engine) watchInfra(p *Pod) {
 			return
 		}
 		var unmonitored atomic.Bool // nothing is lost without its monitor: it has no log
-		if _, exited := waitExit(p.life.Context(), rt, p.ID, p.log(), &unmonitored); !exited ||
-			p.Status().State != record.PodReady {
-			return // the pod is being stopped, or the engine closed
-		}
-		p.log().Warn("infra container died, the pod sandbox is no longer ready")
-		p.markNotReady("infra container died")
-		p.post(lifecycle.Stopped)
+		if _, exited := waitExit(p.life.Context(), rt, p.ID, p.log(), &unmonitored); exited {
+			p.lose(infraDied)
+		} // otherwise the pod is being stopped, or the engine closed
 	})
 }
 

@@ -3,8 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -61,6 +59,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	}
 	e.janitor.ListQuarantine()
 	loaded := r.loadPods(ids)
+	e.work.Go(func() { watchPods(e) })
 	e.work.Go(func() {
 		<-loaded
 		close(r.loaded)
@@ -194,9 +193,15 @@ func (r *recovery) observeContainer(ctx context.Context, c *Container) (containe
 
 // pod does what reconcilePod decides.
 func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
-	seen := podObservation{sameBoot: p.BootID == r.e.node.BootID}
-	if seen.sameBoot {
-		seen.alive = r.podAlive(ctx, p)
+	seen, reason := podObservation{sameBoot: p.BootID == r.e.node.BootID}, "its stop was interrupted"
+	switch {
+	case !seen.sameBoot:
+		reason = "the node was rebooted"
+	case p.Status().State == record.PodReady: // otherwise it makes no difference
+		if reason = loss(ctx, r.e, p); reason == "" && !r.attached(p) {
+			reason = "it is not attached to the network"
+		}
+		seen.alive = reason == ""
 	}
 	switch reconcilePod(p.Status().State, seen) {
 	case podKeep:
@@ -217,10 +222,6 @@ func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
 		}
 		p.creation.Finish(err)
 	case podNotReady:
-		reason := "its processes or namespaces are gone"
-		if !seen.sameBoot {
-			reason = "the node was rebooted"
-		}
 		ready := p.Status().State == record.PodReady
 		p.markNotReady(reason)
 		if ready { // the engine may have served before: lists said ready
@@ -229,33 +230,12 @@ func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
 	}
 }
 
-// podAlive reports whether a ready pod has its files, its network, and its infra container, if it has one, runs. The
-// state is not enough: a stop does not fail if the disk is too full for it.
-func (r *recovery) podAlive(ctx context.Context, p *Pod) bool {
-	if p.Status().State != record.PodReady {
-		return false // it makes no difference
-	}
-	if gone(r.e.paths.PodRun(p.ID)) || p.Netns != "" && (gone(p.Netns) || !r.attached(p.ID)) {
-		return false
-	}
-	if !p.HasInfra() {
+// attached reports whether a pod is attached to the network, or may be: a stop does not fail if the disk is too full to
+// write the state.
+func (r *recovery) attached(p *Pod) bool {
+	if p.Netns == "" {
 		return true
 	}
-	rt, err := p.handler.Runtime()
-	if err != nil {
-		return true // the handler is no longer configured; nothing shows that the pod is dead
-	}
-	state, err := rt.State(ctx, p.ID)
-	return err != nil || state.Status == oci.Running || state.Status == oci.Created
-}
-
-func gone(path string) bool {
-	_, err := os.Lstat(path)
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// attached reports whether a pod is attached to the network, or may be.
-func (r *recovery) attached(pod string) bool {
 	ids, err := r.attachments()
-	return err != nil || slices.Contains(ids, pod)
+	return err != nil || slices.Contains(ids, p.ID)
 }

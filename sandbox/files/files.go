@@ -128,11 +128,12 @@ func usesNodeShm(config *cri.PodSandboxConfig) bool {
 }
 
 // Missing returns the names of the files that a pod should have and has not.
-func (f Files) Missing(pod string) []string {
+func (f Files) Missing(pod string, config *cri.PodSandboxConfig) []string {
 	var missing []string
-	for _, name := range []string{resolvConf, hostname, hosts} {
-		if _, err := os.Stat(f.etc(pod, name)); errors.Is(err, fs.ErrNotExist) {
-			missing = append(missing, name)
+	p := f.Paths(pod, config)
+	for _, path := range []string{p.ResolvConf, p.Hostname, p.Hosts, p.Shm} {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, filepath.Base(path))
 		}
 	}
 	return missing

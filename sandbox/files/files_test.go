@@ -68,12 +68,14 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s = %q, %v, want %q", path, got, err, want)
 		}
 	}
-	if missing := f.Missing("p"); missing != nil {
+	if missing := f.Missing("p", config); missing != nil {
 		t.Errorf("Missing = %q, want none", missing)
 	}
 	must(t, os.Remove(paths.Hosts))
-	if missing := f.Missing("p"); !slices.Equal(missing, []string{"hosts"}) {
-		t.Errorf("Missing = %q, want hosts", missing)
+	must(t, f.Mounter.Unmount(t.Context(), paths.Shm))
+	must(t, os.Remove(paths.Shm))
+	if missing := f.Missing("p", config); !slices.Equal(missing, []string{"hosts", "shm"}) {
+		t.Errorf("Missing = %q, want hosts and shm", missing)
 	}
 }
 

@@ -74,12 +74,8 @@ func absentIsNil(err error) error {
 // unmount removes every namespace mount from path. Other mounts there are not podd's and stay.
 func unmount(path string) error {
 	for range maxStacked {
-		var st unix.Statfs_t
-		err := unix.Statfs(path, &st)
-		if errors.Is(err, unix.ENOENT) || err == nil && st.Type != unix.NSFS_MAGIC {
-			return nil
-		}
-		if err != nil {
+		mounted, err := isMounted(path)
+		if err != nil || !mounted {
 			return err
 		}
 		// Detached, because a process may be using it. EINVAL: another call has just unmounted it.
@@ -89,6 +85,27 @@ func unmount(path string) error {
 		}
 	}
 	return errors.New("too many mounts on one file")
+}
+
+// isMounted reports whether a namespace is mounted on the file, which may be absent.
+func isMounted(path string) (bool, error) {
+	var st unix.Statfs_t
+	err := unix.Statfs(path, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return st.Type == unix.NSFS_MAGIC, err
+}
+
+// Lost returns the kind ("net") of a namespace of r that is not pinned any longer: its file is absent, or nothing is
+// mounted on it. "" if there is none, or if it is not known.
+func (p *Pinner) Lost(r Request) string {
+	for _, k := range r.kinds() {
+		if mounted, err := isMounted(k.path); err == nil && !mounted {
+			return k.name
+		}
+	}
+	return ""
 }
 
 // Pinned lists the pin files in dir, mounted or not, sorted, including leftovers of a crash. A directory that does not

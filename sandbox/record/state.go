@@ -28,7 +28,7 @@ const (
 //
 //	Creating -> Ready -> Stopping -> NotReady
 //	Creating -> NotReady    the creation failed and so did its undo, or the pod was stopped during it
-//	Ready    -> NotReady    the infra container died, or the machine was rebooted
+//	Ready    -> NotReady    a namespace, a file or the infra container is gone, or the machine was rebooted
 //	NotReady -> Stopping    a repeated stop, for the resources that the last one could not free
 var podTransitions = map[PodState][]PodState{
 	PodCreating: {PodReady, PodStopping, PodNotReady},

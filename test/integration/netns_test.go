@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/podd-project/podd/test/daemon"
 )
 
@@ -81,4 +85,57 @@ func ipNetns(k *kubelet, args ...string) []string {
 		names = append(names, strings.Fields(line)[0])
 	}
 	return names
+}
+
+// TestLostNamespaces takes the pinned namespaces of running pods away, as clean-up scripts do. The pods are not ready,
+// and the kubelet, which makes others then, can stop and remove them.
+func TestLostNamespaces(t *testing.T) {
+	t.Parallel()
+	k := start(t, runcShim()...)
+	type loss struct {
+		handler, kind string
+		remove        bool // the file, too
+	}
+	losses := []loss{{"gvisor", "net", true}, {"gvisor-shim", "net", false}, {"runc", "user", false}}
+	for _, handler := range []string{"runc", "crun", "runc-shim"} {
+		losses = append(losses, loss{handler, "net", true}, loss{handler, "net", false}, loss{handler, "ipc", false},
+			loss{handler, "uts", true})
+	}
+	pods := map[loss]string{}
+	for _, l := range losses {
+		cfg := k.podConfig()
+		if l.kind == "user" {
+			ids := []*cri.IDMapping{{HostId: 200_000, Length: 65_536}}
+			cfg.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{
+				Mode: cri.NamespaceMode_POD, Uids: ids, Gids: ids,
+			}
+		}
+		pod := k.runPod(cfg, l.handler)
+		pods[l] = pod
+		k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) {
+			options := cfg.Linux.GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
+			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = options
+		})
+		path := k.Path("run", "pods", pod, l.kind)
+		if l.kind == "net" {
+			path = k.Path("run", "netns", pod)
+		}
+		k.ok("unmount a namespace", unix.Unmount(path, unix.MNT_DETACH))
+		if l.remove {
+			k.ok("remove the file of a namespace", os.Remove(path))
+		}
+		if strings.HasPrefix(l.handler, "gvisor") {
+			continue // its containers are in the sandbox that has the namespaces
+		}
+		_, err := k.tryCreate(pod, k.containerConfig([]string{"sleep", "1000"}), cfg)
+		k.refused(fmt.Sprintf("create after %+v", l), err, l.kind+" namespace", codes.FailedPrecondition)
+	}
+	for l, pod := range pods {
+		k.eventually(fmt.Sprintf("the pod after %+v is not ready", l), func() bool {
+			return k.podStatus(pod).State == cri.PodSandboxState_SANDBOX_NOTREADY
+		})
+		k.stopPod(pod)
+		k.removePod(pod)
+	}
+	k.checkFindsNothing("after the removal")
 }

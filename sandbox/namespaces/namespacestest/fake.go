@@ -121,6 +121,26 @@ func (f *Fake) unpin(paths []string) error {
 	return errors.Join(errs...)
 }
 
+// Lost returns the kind of a namespace of r that is not pinned any longer.
+func (f *Fake) Lost(r namespaces.Request) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range [][2]string{{"user", r.User}, {"net", r.Net}, {"ipc", r.IPC}, {"uts", r.UTS}} {
+		if _, err := os.Lstat(k[1]); k[1] != "" && (err != nil || !f.pinned[k[1]]) {
+			return k[0]
+		}
+	}
+	return ""
+}
+
+// Unmount is what umount does to a pin: the file is left.
+func (f *Fake) Unmount(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.pinned, path)
+	return nil
+}
+
 // Pinned lists the pin files in dir, sorted.
 func (f *Fake) Pinned(dir string) ([]string, error) { return namespaces.New("").Pinned(dir) }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
@@ -21,6 +22,7 @@ import (
 type Namespaces interface {
 	Pin(ctx context.Context, r namespaces.Request) error
 	Unpin(ctx context.Context, paths ...string) error
+	Lost(r namespaces.Request) string
 	Pinned(dir string) ([]string, error)
 	Sysctl(ctx context.Context, netns string, sysctls map[string]string) error
 }
@@ -43,6 +45,7 @@ func Suite(t *testing.T, open func(t *testing.T) Namespaces) {
 		{"BadRequests", testBadRequests},
 		{"UnpinIsIdempotent", testUnpin},
 		{"UnpinRefusesOtherFiles", testUnpinOther},
+		{"Lost", testLost},
 		{"Sysctl", testSysctl},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t), filepath.Join(t.TempDir(), "pins")) })
@@ -177,6 +180,33 @@ func testUnpinOther(t *testing.T, n Namespaces, dir string) {
 		t.Errorf("Unpin of a file with content = %v, want a failed precondition", err)
 	}
 	wantPins(t, n, dir, "precious") // the others go all the same
+}
+
+// testLost takes pins away as other programs do: some leave the file.
+func testLost(t *testing.T, n Namespaces, dir string) {
+	r := request(dir)
+	unmount := func(path string) error { return unix.Unmount(path, unix.MNT_DETACH) }
+	if f, ok := n.(*Fake); ok {
+		unmount = f.Unmount
+	}
+	for kind, path := range map[string]string{"net": r.Net, "ipc": r.IPC, "uts": r.UTS} {
+		for _, remove := range []func(string) error{unmount, func(path string) error {
+			return errors.Join(unmount(path), os.Remove(path))
+		}} {
+			must(t, "Pin", n.Pin(t.Context(), r))
+			if got := n.Lost(r); got != "" {
+				t.Errorf("Lost of pinned namespaces = %q, want none", got)
+			}
+			must(t, "take the pin away", remove(path))
+			if got := n.Lost(r); got != kind {
+				t.Errorf("Lost = %q, want %q", got, kind)
+			}
+		}
+	}
+	must(t, "Unpin", n.Unpin(t.Context(), r.Net, r.IPC, r.UTS))
+	if got := n.Lost(namespaces.Request{}); got != "" {
+		t.Errorf("Lost of none = %q, want none", got)
+	}
 }
 
 func testSysctl(t *testing.T, n Namespaces, dir string) {
