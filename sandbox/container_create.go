@@ -269,8 +269,13 @@ func (c *Container) prepareLog() (logfile.Log, error) {
 	if c.View().LogPath() == "" {
 		return logfile.Log{}, nil
 	}
-	log := logfile.Log{Dir: c.pod.Status().LogDir, Name: c.Config.GetLogPath()}
+	log := c.logFile()
 	return log, log.Prepare()
+}
+
+// logFile is the log of a container that has one.
+func (c *Container) logFile() logfile.Log {
+	return logfile.Log{Dir: c.pod.Status().LogDir, Name: c.Config.GetLogPath()}
 }
 
 func (c *Container) rootfsRequest() image.RootfsRequest {

@@ -13,7 +13,7 @@ import (
 )
 
 // RemoveContainer kills the container if necessary and removes it. If it fails the container still exists and can be
-// removed again. Its log file stays: it belongs to the kubelet.
+// removed again. The log of a container that was started stays: it belongs to the kubelet.
 func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 	c, err := e.Container(id)
 	if err != nil {
@@ -48,6 +48,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	if err := e.teardownContainer(ctx, c); err != nil {
 		return err
 	}
+	c.removeUnusedLog()
 	operation.SetStage(ctx, "remove record")
 	if err := e.deps.Records.Remove(filepath.Dir(c.dir), c.ID); err != nil {
 		return err
@@ -55,6 +56,16 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	e.forgetContainer(c)
 	c.post(lifecycle.Deleted)
 	return nil
+}
+
+// removeUnusedLog removes the empty log of a container that was never started: the kubelet counts logs as restarts.
+func (c *Container) removeUnusedLog() {
+	if !c.Status().StartedAt.IsZero() || c.View().LogPath() == "" {
+		return
+	}
+	if err := c.logFile().RemoveEmpty(); err != nil {
+		c.log().WithError(err).Warn("failed to remove the empty log of a container")
+	}
 }
 
 // teardownContainer is the only undo of buildContainer. It needs only the record and may be repeated.

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -49,6 +51,46 @@ func TestPodsKeepNothingOfTheCallsThatMadeThem(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(e)
+}
+
+// TestFailedCreationLeavesNoLog fails and crashes a creation in each call, after its effect. The kubelet would count a
+// log as a restart of the container.
+func TestFailedCreationLeavesNoLog(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { failCreations(t, crash) })
+	}
+}
+
+func failCreations(t *testing.T, crash bool) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pc, cc := podConfig("web"), containerConfig("main")
+	pc.LogDirectory, cc.LogPath = t.TempDir(), "main/0.log"
+	pod, err := e.RunPod(t.Context(), pc, "")
+	must(t, err)
+	log := filepath.Join(pc.LogDirectory, cc.LogPath)
+	for k := range 10 {
+		h.arm(k+1, true, crash)
+		var err error
+		crashed := h.runUntilDead(func(ctx context.Context) { _, err = e.CreateContainer(ctx, pod, cc) })
+		if crashed {
+			e.life.End(errClosing)
+			e.work.Wait()
+			e, h = newEngine(t, m)
+		}
+		if _, missing := os.Lstat(log); missing == nil && (crashed || err != nil) {
+			t.Errorf("crash %v in call %d: the log is there, want none", crash, k+1)
+		}
+		h.arm(0, false, false)
+		for _, c := range e.Containers() {
+			if _, err := os.Lstat(log); err != nil {
+				t.Errorf("log of a created container: %v, want it there", err)
+			}
+			must(t, e.RemoveContainer(t.Context(), c.ID))
+		}
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
 }
 
 func TestRetryByNameJoinsTheCreation(t *testing.T) {

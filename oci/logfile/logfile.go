@@ -3,8 +3,8 @@
 //
 // A log is opened below the directory that was noted when its pod was created, by device and inode. No part of its path
 // may be a symbolic link, and it must be a regular file with one name: a FIFO would make the opener wait, opening a
-// device may have effects, and a file with another name may be one of the node. The package removes and renames
-// nothing.
+// device may have effects, and a file with another name may be one of the node. The package renames nothing,
+// and removes only empty logs.
 package logfile
 
 import (
@@ -139,6 +139,44 @@ func (l Log) invalid(err error) error {
 // errdefs.ErrFailedPrecondition if the directory is no longer the noted one, or the log's path has a symbolic link or
 // is not a regular file with one name; fs.ErrNotExist if a directory is missing.
 func (l Log) Open() (*os.File, error) {
+	parent, err := l.openParent()
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	f, err := openOrMakeLog(parent, filepath.Base(l.Name))
+	return f, l.explain(err)
+}
+
+// RemoveEmpty removes the log if nothing was written to it. An absent log is not an error, the others are those of
+// Open.
+func (l Log) RemoveEmpty() error {
+	parent, err := l.openParent()
+	if err != nil {
+		return ignoreAbsent(err)
+	}
+	defer parent.Close()
+	name := filepath.Base(l.Name)
+	f, err := openLog(parent, name, unix.O_PATH)
+	if err != nil {
+		return ignoreAbsent(l.explain(err))
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Size() > 0 {
+		return err
+	}
+	return ignoreAbsent(unix.Unlinkat(int(parent.Fd()), name, 0))
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// openParent opens the directory that the log is in.
+func (l Log) openParent() (*os.File, error) {
 	if err := checkName(l.Name); err != nil {
 		return nil, err
 	}
@@ -150,18 +188,19 @@ func (l Log) Open() (*os.File, error) {
 	parent, err := openat.Open(dir, filepath.Dir(l.Name), unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: openat.NoLinks,
 	})
+	return parent, l.explain(err)
+}
+
+// explain adds the path and the kind to the error of opening the log.
+func (l Log) explain(err error) error {
 	if err == nil {
-		defer parent.Close()
-		var f *os.File
-		if f, err = openOrMakeLog(parent, filepath.Base(l.Name)); err == nil {
-			return f, nil
-		}
+		return nil
 	}
 	err = fmt.Errorf("open log %s: %w", l.Path(), err)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, errNoLog) {
 		err = fmt.Errorf("%w: %w", err, errdefs.ErrFailedPrecondition)
 	}
-	return nil, err
+	return err
 }
 
 // checkName refuses ".." everywhere, also where the cleaned path would stay in the directory.

@@ -60,6 +60,25 @@ func TestPrepareAndOpen(t *testing.T) {
 	}
 }
 
+func TestRemoveEmpty(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "web"), 0o755), os.WriteFile(filepath.Join(dir, "web/full"), []byte("x"), 0o600),
+		os.WriteFile(filepath.Join(dir, "web/empty"), nil, 0o600), os.Mkdir(filepath.Join(dir, "web/dir"), 0o755),
+		os.Symlink("empty", filepath.Join(dir, "web/link")))
+	for name, want := range map[string]error{
+		"web/full": nil, "web/absent": nil, "absent/log": nil, "web/dir": errdefs.ErrFailedPrecondition,
+		"web/link": errdefs.ErrFailedPrecondition, "../x": errdefs.ErrInvalidArgument,
+	} {
+		if err := noted(t, dir, name).RemoveEmpty(); !errors.Is(err, want) {
+			t.Errorf("%s: RemoveEmpty = %v, want %v", name, err, want)
+		}
+	}
+	must(t, noted(t, dir, "web/empty").RemoveEmpty())
+	if names, err := os.ReadDir(filepath.Join(dir, "web")); err != nil || len(names) != 3 {
+		t.Errorf("left: %v, %v, want all but the empty log", names, err)
+	}
+}
+
 // TestNotALog plants what a container could at a log's path: nothing but a regular file with one name is opened, at
 // once, and nothing is changed.
 func TestNotALog(t *testing.T) {
