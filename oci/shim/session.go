@@ -134,12 +134,17 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 	response := &task.StartResponse{}
 	err = s.callStart(ctx, response)
 	s.noteProcess(response.GetPid(), shim)
-	if err != nil {
-		s.killCommand()
-		s.deleteCommand()
-		return s.commandError(ctx, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	undo := func() { s.killCommand(); s.deleteCommand() }
+	err = s.commandError(ctx, err)
+	if errdefs.IsFailedPrecondition(err) {
+		s.background(undo) // the shim may never report the end of a command in an exited container
+	} else {
+		undo()
+	}
+	return err
 }
 
 // commandError is the error of a call that starts the command: that the container has exited, if the shim says so by
@@ -147,7 +152,7 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 func (s *session) commandError(ctx context.Context, err error) error {
 	failure := runtimeError(err)
 	if errors.Is(failure, oci.ErrCommand) || errdefs.IsFailedPrecondition(failure) || ctx.Err() != nil ||
-		!errdefs.IsNotFound(err) && !s.containerExits() {
+		!errdefs.IsNotFound(err) && !errors.Is(err, errExited) && !s.containerExits() {
 		return fmt.Errorf("exec: %w", failure)
 	}
 	return fmt.Errorf("exec: container %s has exited, and is not running: %s: %w", s.id, failure.Error(),
@@ -168,6 +173,21 @@ func (s *session) containerExits() bool {
 	}
 	_, err := s.conn.waitExit(ctx, s.id, "")
 	return err == nil || errdefs.IsNotFound(err)
+}
+
+// errExited is the cause of the end of a call whose answer a shim owes for an exited container.
+var errExited = fmt.Errorf("no answer after the exit of the container: %w", errdefs.ErrFailedPrecondition)
+
+// whileRunning returns a context that also ends, by errExited, some time after the exit of the container: shims may
+// take long to answer then.
+func (s *session) whileRunning(ctx context.Context, grace time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		if _, err := s.conn.waitExit(ctx, s.id, ""); err == nil {
+			time.AfterFunc(grace, func() { cancel(errExited) })
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // firstProcesses returns the first processes of a container and of its pod.
@@ -194,7 +214,9 @@ func (s *session) noteProcess(pid uint32, shim process.Process) {
 // callStart is the call that starts the command. It does not end with ctx: the shim would kill the runtime in the
 // middle, and its children would continue, unknown to the shim.
 func (s *session) callStart(ctx context.Context, response *task.StartResponse) error {
-	err := s.conn.call(context.WithoutCancel(ctx), "Start", &task.StartRequest{ID: s.id, ExecID: s.execID}, response)
+	running, stop := s.whileRunning(context.WithoutCancel(ctx), driver.ExitTime)
+	defer stop()
+	err := s.conn.call(running, "Start", &task.StartRequest{ID: s.id, ExecID: s.execID}, response)
 	if ended := contextEnd(ctx); ended != nil {
 		return ended
 	}
@@ -204,7 +226,9 @@ func (s *session) callStart(ctx context.Context, response *task.StartResponse) e
 // waitExit returns the command's exit code. When ctx ends first, it calls end, which is killCommand or hangUp, and
 // returns ctx's cause.
 func (s *session) waitExit(ctx context.Context, end func()) (int32, error) {
-	response, err := s.conn.waitExit(ctx, s.id, s.execID)
+	running, stop := s.whileRunning(ctx, driver.ReapTimeout)
+	defer stop()
+	response, err := s.conn.waitExit(running, s.id, s.execID)
 	if ctx.Err() != nil {
 		end()
 		s.excuseOOMs()

@@ -111,6 +111,41 @@ func TestContainerEndsBeforeItsCommand(t *testing.T) {
 	}
 }
 
+// TestContainerEndsInAStart: a shim that starts a command in a container that has exited takes long to answer, or never
+// reports the end of what it has not started. The error does not wait for it.
+func TestContainerEndsInAStart(t *testing.T) {
+	fine := func(context.Context, func(any) error) (any, error) { return empty(), nil }
+	broken := func(context.Context, func(any) error) (any, error) {
+		return nil, errors.New("cannot open /proc/7/ns/ipc")
+	}
+	hung := func(ctx context.Context, _ func(any) error) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
+	for name, start := range map[string]ttrpc.Method{"hangs": hung, "fails": broken} {
+		wait := func(ctx context.Context, unmarshal func(any) error) (any, error) {
+			var r task.WaitRequest
+			if err := unmarshal(&r); err != nil || r.ExecID != "" {
+				return hung(ctx, nil)
+			}
+			return &task.WaitResponse{ExitStatus: 1}, nil
+		}
+		c := dialShim(t, map[string]ttrpc.Method{"Exec": fine, "Start": start, "Kill": fine, "Wait": wait})
+		undone := make(chan func(), 1)
+		s := &session{
+			conn: c, id: "c", execID: "e", ownKernel: true, background: func(undo func()) { undone <- undo },
+		}
+		begin := time.Now()
+		err := s.startCommand(t.Context(), &specs.Process{}, process.Process{})
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "has exited") {
+			t.Errorf("%s: startCommand = %v, want a failed precondition: has exited", name, err)
+		}
+		if took := time.Since(begin); took > 8*time.Second {
+			t.Errorf("%s: startCommand took %v, want it to end with the container", name, took)
+		}
+		if len(undone) == 0 {
+			t.Errorf("%s: nothing kills the command in the background", name)
+		}
+	}
+}
+
 // TestStartIsNotCutShort: a command whose time is over while the shim starts it is killed once it has been started.
 func TestStartIsNotCutShort(t *testing.T) {
 	started, ended := make(chan struct{}), make(chan struct{})
