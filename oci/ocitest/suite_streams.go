@@ -76,10 +76,12 @@ func testExecBrokenInput(t *testing.T, h *Harness) {
 func testExecStreamsRefused(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	run(t, h, r, "refuse", "sleep", "1000")
-	_, err := r.Exec(ctx, "refuse", process(h, "no-such-command"), oci.Streams{})
+	var stdout, stderr bytes.Buffer
+	_, err := r.Exec(ctx, "refuse", process(h, "no-such-command"), oci.Streams{Stdout: &stdout, Stderr: &stderr})
 	var c *oci.CommandError
-	if !errors.As(err, &c) || c.Code != 127 {
-		t.Errorf("Exec of a missing command = %v, want a CommandError with code 127", err)
+	if !errors.As(err, &c) || c.Code != 127 || stdout.Len()+stderr.Len() > 0 {
+		t.Errorf("Exec of a missing command = %v, stdout %q, stderr %q, want a CommandError with code 127, and none",
+			err, &stdout, &stderr)
 	}
 	must(t, "kill", r.Signal(ctx, "refuse", syscall.SIGKILL))
 	_, err = r.Wait(ctx, "refuse")

@@ -1,6 +1,7 @@
 package runc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,12 +37,18 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.S
 	if err != nil {
 		return 0, err
 	}
+	e.stderr = &commandStderr{
+		ctx: ctx, client: cmp.Or(s.Stderr, io.Discard), pipe: e.ours[2], command: cmd, held: subprocess.NewHead(outputLimit),
+	}
 	e.startCopies(cancel, s)
 	code, err := cmd.waitExit(ctx, cmd.hangUp)
 	errOutput := e.drainOutput()
+	if errOutput == nil && !errors.Is(err, errNotStarted) {
+		errOutput = e.stderr.pass()
+	}
 	switch {
 	case errors.Is(err, errNotStarted) && errOutput == nil:
-		return 0, cmd.notStarted(e.complaint.Bytes())
+		return 0, cmd.notStarted(e.stderr.held.Bytes())
 	case err != nil:
 		return 0, fmt.Errorf("exec: %w", err)
 	case errOutput != nil:
@@ -62,11 +69,11 @@ type execIO struct {
 	// child are the command's ends of stdin, stdout and stderr, ours the other ends.
 	child, ours [3]*os.File
 	copies      *driver.Copies
-	complaint   *subprocess.Head
+	stderr      *commandStderr
 }
 
 func newExecIO(s oci.Streams) (e *execIO, err error) {
-	e = &execIO{complaint: subprocess.NewHead(outputLimit)}
+	e = &execIO{}
 	defer func() {
 		if err != nil {
 			e.close()
@@ -93,11 +100,7 @@ func (e *execIO) startCopies(cancel context.CancelCauseFunc, s oci.Streams) {
 	}
 	e.copies = driver.NewCopies(cancel)
 	e.copies.Start(s.Stdout, e.ours[1])
-	stderr := io.Writer(e.complaint)
-	if s.Stderr != nil {
-		stderr = io.MultiWriter(e.complaint, s.Stderr)
-	}
-	e.copies.Start(stderr, e.ours[2])
+	e.copies.Start(e.stderr, e.ours[2])
 }
 
 // copyInput copies the client's input and ends that of the command.

@@ -260,3 +260,29 @@ func TestAttachContext(t *testing.T) {
 		}
 	})
 }
+
+// TestStderrWhileCommandRuns: stderr reaches the client when it is written, not at the end.
+func TestStderrWhileCommandRuns(t *testing.T) {
+	for name, newHarness := range map[string]ocitest.NewHarness{
+		"runc": harness("runc"), "crun": harness("crun"), "runsc": sandboxed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			r := h.New()
+			start(t, r, oci.CreateRequest{ID: "c", Spec: h.Spec("sleep", "1000")})
+			in, client := io.Pipe()
+			defer in.Close()
+			var out ocitest.Output
+			go func() {
+				out.WaitFor(t, "prompt")
+				client.Write([]byte("x\n"))
+				client.Close()
+			}()
+			p := h.Spec("sh", "-c", "echo prompt >&2; read x; echo $x >&2; exit 3").Process
+			code, err := r.Exec(limit(t), "c", p, oci.Streams{Stdin: in, Stderr: &out})
+			if err != nil || code != 3 || out.String() != "prompt\nx\n" {
+				t.Errorf("Exec = %d, %v, stderr %q, want 3, prompt and x", code, err, out.String())
+			}
+		})
+	}
+}
