@@ -217,7 +217,8 @@ func (r *Runtime) launchDirect(
 	}
 	cmd.Stdout, cmd.Stderr = stdio[1], stdio[2]
 	// A group, not a session: the kernel's autogroups delay the first run of a new session on a busy machine.
-	child, err := subprocess.Start(cmd)
+	var child *subprocess.Process
+	err = subprocess.Neutral(func() (err error) { child, err = subprocess.Start(cmd); return err })
 	if err != nil {
 		return nil, 0, err
 	}

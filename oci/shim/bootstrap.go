@@ -53,7 +53,8 @@ func (r *Runtime) bootShim(ctx context.Context, b bundle, options *anypb.Any) (e
 	if err := os.WriteFile(b.log(), nil, 0o600); err != nil {
 		return endpoint{}, fmt.Errorf("shim log: %w", err)
 	}
-	out, err := r.shimAction(ctx, b, "start", input)
+	var out []byte
+	err = subprocess.Neutral(func() (err error) { out, err = r.shimAction(ctx, b, "start", input); return err })
 	if err != nil {
 		return endpoint{}, err
 	}

@@ -42,7 +42,7 @@ var layers = []layer{
 		"cgroups are read, limited, killed and removed by path or process, whatever runs in them"},
 	// The ground floor: it belongs to no mechanism, and each mechanism may import it.
 	{"oci/process", nil, "a process is identified by pid and start time, whatever it runs"},
-	{"oci/subprocess", nil, "programs are started, killed and reaped, whatever they do"},
+	{"oci/subprocess", []string{"oci/thread"}, "programs are started, killed and reaped, whatever they do"},
 	{"oci/lock", nil, "one at a time, whatever is done"},
 	{"oci/thread", nil, "functions run on threads of their own, whatever they do"},
 	{"oci/space", nil, "how much of a disk may be filled, whatever is written"},

@@ -35,6 +35,8 @@ type Options struct {
 	Set []string
 	// Registry serves the images.
 	Registry *images.Registry
+	// Under is a command line that executes podd, given as further arguments, in a changed process.
+	Under []string
 	// Gated runs every program of the daemon through Daemon.Gates.
 	Gated bool
 	// RunOnTmpfs mounts a tmpfs on the run directory, as /run is on a node.
@@ -131,7 +133,8 @@ func (d *Daemon) Start(ctx context.Context, args ...string) error {
 	}
 	defer log.Close()
 	args = slices.Concat([]string{"--config", filepath.Join(d.Dir, "podd.toml")}, d.args, args)
-	cmd := exec.Command(d.opts.Binary, args...)
+	line := slices.Concat(d.opts.Under, []string{d.opts.Binary}, args)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// the race detector would sleep for a second at the exit of each child that unpacks a layer
 	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 atexit_sleep_ms=0")

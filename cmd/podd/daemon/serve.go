@@ -15,6 +15,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/settings"
 	"github.com/podd-project/podd/cmd/podd/state"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // Serve runs the daemon until a signal stops it or ctx ends. It logs to w. load reads the configuration, at the start
@@ -32,7 +33,7 @@ func Serve(ctx context.Context, version string, load func() (*settings.Loaded, e
 	if os.Geteuid() != 0 {
 		return errors.New("podd must run as root: it creates namespaces, mounts and cgroups")
 	}
-	if err := closeDescriptorsOnExec(); err != nil {
+	if err := errors.Join(closeDescriptorsOnExec(), subprocess.ResetProcess()); err != nil {
 		return err
 	}
 	syscall.Umask(0o022) // containers under any uid must be able to read shared files

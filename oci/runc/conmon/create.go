@@ -121,7 +121,8 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 		cmd.Stdin = nil // an *os.File of nil in the interface would not be nil
 	}
 	// It leads a process group. A container's monitor makes itself a session after its fork.
-	p, err := subprocess.Start(cmd)
+	var p *subprocess.Process
+	err = subprocess.Neutral(func() (err error) { p, err = subprocess.Start(cmd); return err })
 	if err != nil {
 		r.Close()
 		return nil, fmt.Errorf("start conmon: %w", err)
