@@ -64,6 +64,21 @@ func errorKind(text string) error {
 	return nil
 }
 
+// UpdateFailure adds the kind to an error of an update of limits: errdefs.ErrFailedPrecondition if the container uses
+// more than a new limit, ErrInvalidArgument if the kernel refuses a value, such as a CPU that does not exist.
+func UpdateFailure(err error) error {
+	t := strings.ToLower(err.Error())
+	switch {
+	case errdefs.IsNotFound(err), errdefs.IsFailedPrecondition(err), errdefs.IsInvalidArgument(err):
+	case strings.Contains(t, "resource busy"), strings.Contains(t, "current usage"):
+		return fmt.Errorf("%w: %w", errdefs.ErrFailedPrecondition, err)
+	case strings.Contains(t, "cpuset") && strings.Contains(t, "permission denied"),
+		strings.Contains(t, "invalid argument"), strings.Contains(t, "result out of range"):
+		return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
+	}
+	return err
+}
+
 // reportsAbsent reports whether a text, in lower case, says that there is no such container.
 func reportsAbsent(t string) bool {
 	return strings.Contains(t, "container does not exist") || // runc

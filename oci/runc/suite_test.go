@@ -60,6 +60,12 @@ func TestEarlyTimeout(t *testing.T) {
 	t.Run("runsc", func(t *testing.T) { ocitest.EarlyTimeout(t, sandboxed) })
 }
 
+func TestUpdateRefused(t *testing.T) {
+	for _, name := range sample.Some(t, "runc", "crun") {
+		t.Run(name, func(t *testing.T) { ocitest.UpdateRefused(t, harness(name)) })
+	}
+}
+
 func TestReasonOOM(t *testing.T) {
 	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.OOM(t, harness(name)) })

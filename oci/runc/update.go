@@ -10,6 +10,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // Update changes the container's resource limits. Limits absent in res stay as they are. For a subcontainer it returns
@@ -32,7 +33,7 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 		return fmt.Errorf("encode resources: %w", err)
 	}
 	if _, err := r.runRuntime(ctx, bytes.NewReader(data), "update", "--resources", "-", id); err != nil {
-		return fmt.Errorf("update container: %w", err)
+		return fmt.Errorf("update container: %w", driver.UpdateFailure(err))
 	}
 	return nil
 }

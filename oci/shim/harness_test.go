@@ -187,6 +187,8 @@ func TestVMShim(t *testing.T) {
 	ocitest.SomeOfSuite(t, func(t *testing.T) *ocitest.Harness { return &vmMachine(t).inPod(t).Harness })
 }
 
+func TestUpdateRefused(t *testing.T) { ocitest.UpdateRefused(t, harnesses()["runc"]) }
+
 func TestReasonOOM(t *testing.T) { ocitest.OOM(t, harnesses()["runc"]) }
 
 func TestRealTimeSignal(t *testing.T) { ocitest.RealTimeSignal(t, harnesses()["gvisor"]) }

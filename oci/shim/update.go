@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // Update changes the container's resource limits. Limits absent in res stay as they are. A VM gets CPUs and memory
@@ -20,7 +21,7 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 		return err
 	}
 	if err := conn.update(ctx, id, res); err != nil {
-		return fmt.Errorf("update container: %w", err)
+		return fmt.Errorf("update container: %w", driver.UpdateFailure(err))
 	}
 	if name, _ := shimName(r.cfg.Path); name == "runsc" && rec.Owner != id {
 		return fmt.Errorf("container %s: %w", id, oci.ErrNoEffect)

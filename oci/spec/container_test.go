@@ -228,6 +228,7 @@ func TestResourceErrors(t *testing.T) {
 	}
 	checkErrors(t, map[string]errorCase{
 		"shares":      {limited(&cri.LinuxContainerResources{CpuShares: -1}), inv, "cpu_shares"},
+		"one share":   {limited(&cri.LinuxContainerResources{CpuShares: 1}), inv, "cpu_shares"},
 		"many shares": {limited(&cri.LinuxContainerResources{CpuShares: 262145}), inv, "cpu_shares"},
 		"period":      {limited(&cri.LinuxContainerResources{CpuPeriod: 999}), inv, "cpu_period"},
 		"long period": {limited(&cri.LinuxContainerResources{CpuPeriod: 1_000_001}), inv, "cpu_period"},

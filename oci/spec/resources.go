@@ -77,14 +77,14 @@ func OOMScoreAdj(r *cri.LinuxContainerResources, f Facts) (int, []string, error)
 const (
 	minPeriod, maxPeriod = 1_000, 1_000_000
 	minQuota             = 1_000
-	maxShares            = 262_144
+	minShares, maxShares = 2, 262_144
 )
 
 func cpu(r *cri.LinuxContainerResources) (*specs.LinuxCPU, error) {
 	shares, quota, period := r.GetCpuShares(), r.GetCpuQuota(), r.GetCpuPeriod()
 	switch {
-	case shares < 0 || shares > maxShares:
-		return nil, invalid("cpu_shares %d is not between 0 and %d", shares, maxShares)
+	case shares != 0 && (shares < minShares || shares > maxShares):
+		return nil, invalid("cpu_shares %d is not between %d and %d", shares, minShares, maxShares)
 	case period != 0 && (period < minPeriod || period > maxPeriod):
 		return nil, invalid("cpu_period %d is not between %d and %d microseconds", period, minPeriod, maxPeriod)
 	case quota < -1 || quota > 0 && quota < minQuota:
