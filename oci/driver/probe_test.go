@@ -108,7 +108,7 @@ func TestCompleteProbeWins(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- c.Probe(ctx) }()
 			synctest.Wait()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			p.probe = returns("whole", nil)
 			if err := c.Probe(t.Context()); err != nil {
 				t.Error(err)
