@@ -226,6 +226,30 @@ func TestConfigText(t *testing.T) {
 	}
 }
 
+// TestNoManifest: an answer that is not a manifest is an invalid argument, not an unknown error.
+func TestNoManifest(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	s := open(t, config(t, reg.host))
+	for _, kind := range []types.MediaType{types.OCIManifestSchema1, types.DockerManifestSchema2, types.OCIImageIndex,
+		"text/html"} {
+		for _, body := range []string{"", "{}", "[]", "<html>"} {
+			reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.Contains(r.URL.Path, "/manifests/") {
+					return false
+				}
+				w.Header().Set("Content-Type", string(kind))
+				fmt.Fprint(w, body)
+				return true
+			})
+			_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+			if !errdefs.IsInvalidArgument(err) {
+				t.Errorf("pull of %q of type %q = %v, want %v", body, kind, err, errdefs.ErrInvalidArgument)
+			}
+		}
+	}
+}
+
 // TestFewLayers: images without layers, and without the type of the rootfs, are complete.
 func TestFewLayers(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,7 @@ func (i *instance) mendConfigType() error {
 	}
 	parsed, err := manifest.OCI1FromManifest(i.raw)
 	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
+		return fmt.Errorf("read manifest: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	if parsed.Config.MediaType == manifest.DockerV2Schema2ConfigMediaType {
 		parsed.Config.MediaType = v1.MediaTypeImageConfig
@@ -80,7 +80,7 @@ func (i *instance) mendConfigType() error {
 func (i *instance) check(ctx context.Context, sys *types.SystemContext) error {
 	img, err := containersimage.FromUnparsedImage(ctx, sys, containersimage.UnparsedInstance(i, nil))
 	if err != nil {
-		return fmt.Errorf("read manifest: %w", err)
+		return fmt.Errorf("read manifest: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	config, err := img.OCIConfig(ctx)
 	if err != nil {
