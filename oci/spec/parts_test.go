@@ -325,6 +325,28 @@ func TestX32(t *testing.T) {
 	}
 }
 
+// TestMissingCallsWithoutErrno: gVisor returns EPERM for every rule with an error, so ENOSYS, with which programs use
+// an older call, comes from a tracer that is not there.
+func TestMissingCallsWithoutErrno(t *testing.T) {
+	for _, ownKernel := range []bool{false, true} {
+		in := with(&cri.LinuxContainerSecurityContext{
+			Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}})
+		in.Handler.OwnKernel = ownKernel
+		s, _, err := Container(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[bool]specs.LinuxSeccompAction{false: specs.ActErrno, true: specs.ActTrace}[ownKernel]
+		i := slices.IndexFunc(s.Linux.Seccomp.Syscalls, func(r specs.LinuxSyscall) bool {
+			return slices.Contains(r.Names, "clone3") && r.Action != specs.ActAllow
+		})
+		if i < 0 || s.Linux.Seccomp.Syscalls[i].Action != want {
+			t.Errorf("own kernel = %v: rule %d of %+v, want one of clone3 with %s", ownKernel, i, s.Linux.Seccomp.Syscalls,
+				want)
+		}
+	}
+}
+
 // TestDefaultSeccompRules: capabilities, architecture and kernel choose among the rules.
 func TestDefaultSeccompRules(t *testing.T) {
 	has := func(s *specs.LinuxSeccomp, call string) bool {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/moby/profiles/seccomp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -62,7 +63,27 @@ func (b *builder) seccomp() error {
 	default:
 		return invalid("unknown profile type %v", p.GetProfileType())
 	}
+	if b.in.Handler.OwnKernel {
+		traceMissingCalls(b.spec.Linux.Seccomp)
+	}
 	return nil
+}
+
+// traceMissingCalls changes the rules that return ENOSYS to ones for a tracer: without one the kernel returns ENOSYS.
+// gVisor ignores the number of an error and returns EPERM, with which glibc starts no thread (clone3). A tracer in the
+// container could make such a call succeed, but only in the pod's own kernel.
+func traceMissingCalls(s *specs.LinuxSeccomp) {
+	missing := func(a specs.LinuxSeccompAction, errno *uint) bool {
+		return a == specs.ActErrno && errno != nil && *errno == uint(unix.ENOSYS)
+	}
+	if missing(s.DefaultAction, s.DefaultErrnoRet) {
+		s.DefaultAction, s.DefaultErrnoRet = specs.ActTrace, nil
+	}
+	for i, rule := range s.Syscalls {
+		if missing(rule.Action, rule.ErrnoRet) {
+			s.Syscalls[i].Action, s.Syscalls[i].ErrnoRet = specs.ActTrace, nil
+		}
+	}
 }
 
 // filterRules returns the rules of a profile that hold for these capabilities on this machine. The function that the
