@@ -81,7 +81,7 @@ func (r *Runtime) removeLostCommand(path string) error {
 		return err
 	}
 	rec, err := b.load()
-	if err != nil {
+	if err != nil || rec.Monitor == (process.Process{}) { // gVisor's shim writes a state.json, too
 		return nil //nolint:nilerr // a shim's bundle, or an incomplete one: it removes them itself, or goes as a whole
 	}
 	if filepath.Ext(path) == ".json" {

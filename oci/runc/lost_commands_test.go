@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/process"
 )
 
 // TestRemoveLostCommands: the files of another podd's commands are removed, but not those of this one, nor in a bundle
-// of another driver, which has no record of this one's.
+// of another driver: its commands may be this podd's. The shim of gVisor writes a state.json there, which is not a
+// record.
 func TestRemoveLostCommands(t *testing.T) {
 	r := New(Config{Name: "runc", RunDir: t.TempDir(), Root: t.TempDir()})
 	var want []string
@@ -31,10 +34,11 @@ func TestRemoveLostCommands(t *testing.T) {
 		must(err)
 		want = append(want, own.process)
 		if id == "ours" {
-			must(b.save(record{}))
+			must(b.save(record{Monitor: process.Process{Pid: 1, Start: 1}}))
 			want = append(want, b.record())
 		} else {
-			want = append(want, lost, lost+".json")
+			must(os.WriteFile(b.record(), []byte(`{"Rootfs": "/", "Options": {}}`), 0o600))
+			want = append(want, b.record(), lost, lost+".json")
 		}
 	}
 	if err := r.RemoveLostCommands(t.Context()); err != nil {
