@@ -41,7 +41,7 @@ SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnl
             Reload|Restart|Restore|Travel|VMContainersEnd|VMMany
 
 # Packages of "make unit", which PKG selects, except those that need a built daemon: they have separate targets.
-NOUNIT   := -e /test/integration -e /test/release -e /test/vm -e /test/containerd
+NOUNIT   := -e /test/integration -e /test/release -e /test/vm -e /test/containerd -e /test/workloads
 # The packages among them that are built with the race detector: their goroutines share memory. The others wait for
 # other programs or run copies of the test program. RACED=. builds all with it, as "make nightly" does.
 RACED    ?= $(if $(PKG),.,/(cmd|network|sandbox|server|streaming|oci/(driver|lock|subprocess))(/|$$))
@@ -117,6 +117,13 @@ test-containerd: tools vm images ## a real containerd, which it builds, runs pod
 	@test/host/setup.sh
 	CONTAINERD=$$(test/bench/peers/build.sh containerd) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 5m \
 		-v ./test/containerd
+
+.PHONY: test-workloads
+test-workloads: tools vm images build ## real programs from Debian packages on four handlers, into test/workloads/MATRIX.txt; RUN=nginx/vm selects (root)
+	@contrib/install-deps.sh mmdebstrap
+	@test/host/setup.sh
+	MATRIX=MATRIX.txt CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 60m -v \
+		-run '^TestWorkloads$$$(if $(RUN),/$(RUN))' ./test/workloads
 
 .PHONY: test-kata
 test-kata: tools images embedded ## podd drives the real shim of Kata Containers, which it builds, without a machine (root)

@@ -19,6 +19,7 @@ suites() {
 	fuzz | 90m | make fuzz FUZZTIME=2m | every fuzz target for two minutes
 	qemu | 40m | make test-qemu | pods in virtual machines of QEMU
 	containerd | 20m | make test-containerd | containerd runs pods with podd's shim
+	workloads | 40m | make test-workloads | real programs from Debian packages on runc, crun, gVisor and in machines
 	kata | 20m | make test-kata | podd drives the shim of Kata Containers
 	vm | 60m | make test-vm | cgroup v2, systemd, AppArmor
 	selinux | 30m | make test-selinux | an enforcing SELinux kernel
@@ -37,10 +38,11 @@ suites() {
 	LIST
 }
 
-# The last commit that changed more than the table.
+# The last commit that changed more than results.
+results_of=(':!test/NIGHTLY.md' ':!test/workloads/MATRIX.txt')
 git() { command git -c safe.directory='*' "$@"; } # root may run it in the checkout of another user
-commit=$(git log -1 --format=%h -- . ':!test/NIGHTLY.md') && [ -n "$commit" ] || exit 1
-changes=$(git status --porcelain -- . ':!test/NIGHTLY.md') || exit 1
+commit=$(git log -1 --format=%h -- . "${results_of[@]}") && [ -n "$commit" ] || exit 1
+changes=$(git status --porcelain -- . "${results_of[@]}") || exit 1
 [ -z "$changes" ] || { echo "nightly: commit your changes first" >&2; exit 1; }
 results=$PWD/bin/nightly/$commit
 mkdir -p "$results"
