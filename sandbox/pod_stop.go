@@ -57,6 +57,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	}
 	repeated := p.Status().State == record.PodNotReady
 	if err := p.observe(record.PodStopping, nil); err != nil {
+		err = errors.Join(err, e.files.Spoil(p.ID)) // so that no later podd takes it for ready
 		p.log().WithError(err).Warn("failed to write pod status")
 	}
 	err := undo(ctx, e, func(ctx context.Context) error {

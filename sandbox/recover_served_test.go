@@ -15,14 +15,15 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// TestStopOnFullDisk: the disk did not take the state of a pod that was stopped. After a restart it is not ready: its
-// network is detached, or the caller knows that it was stopped.
+// TestStopOnFullDisk: the disk did not take the state of a pod that was stopped. After a restart it is not ready: lists
+// said so.
 func TestStopOnFullDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		network cri.NamespaceMode
 		fails   []string
 	}{
 		"killed before the end": {cri.NamespaceMode_POD, []string{"unpin"}},
+		"killed at the start":   {cri.NamespaceMode_POD, []string{"unmount", "teardown", "unpin"}},
 		"of the node's network": {cri.NamespaceMode_NODE, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

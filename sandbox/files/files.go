@@ -139,6 +139,9 @@ func (f Files) Missing(pod string, config *cri.PodSandboxConfig) []string {
 	return missing
 }
 
+// Spoil makes a file of the pod Missing.
+func (f Files) Spoil(pod string) error { return os.RemoveAll(f.etc(pod, hostname)) }
+
 // IsMount reports whether Write mounts a filesystem at this name in a pod's directory.
 func IsMount(name string) bool { return name == shm }
 

@@ -9,8 +9,11 @@ type Slot chan struct{}
 // NewSlot returns a free slot.
 func NewSlot() Slot { return make(Slot, 1) }
 
-// Acquire waits for the slot or for the end of ctx, whose cause it returns.
+// Acquire waits for the slot or for the end of ctx, whose cause it returns. A context that has ended acquires nothing.
 func (s Slot) Acquire(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	select {
 	case s <- struct{}{}:
 		return nil
