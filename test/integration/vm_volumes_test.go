@@ -21,6 +21,8 @@ func TestVMVolumes(t *testing.T) {
 		test func(*vmVolumes)
 	}{
 		{"users come and go", (*vmVolumes).comeAndGo},
+		{"either of two ends", (*vmVolumes).eitherEnds},
+		{"equal inode numbers", (*vmVolumes).equalNumbers},
 		{"one source twice", (*vmVolumes).twice},
 		{"failed creations", (*vmVolumes).failedCreations},
 		{"sockets, locks and watches", (*vmVolumes).together},
@@ -115,6 +117,67 @@ func (v *vmVolumes) comeAndGo() {
 	v.removeContainer(writer)
 	if got := v.exec(reader, "cat /v/number"); got != fmt.Sprintf("%d\n", n) {
 		v.Errorf("after the writer, the reader has %q, want %d", got, n)
+	}
+}
+
+// eitherEnds: of two containers with a directory, or with it and a part of it, one may end, whichever came first: the
+// other one still reads what the host writes, and writes if it may.
+func (v *vmVolumes) eitherEnds() {
+	n := 0
+	for _, firstEnds := range []bool{true, false} {
+		for _, part := range []string{"", "sub"} {
+			for _, rights := range [][2]bool{{false, false}, {false, true}, {true, false}} {
+				n++
+				name := fmt.Sprintf("first ends %t, second has %q, read-only %v", firstEnds, part, rights)
+				dir := v.volume(fmt.Sprintf("pair%d", n))
+				v.ok("make a subdirectory", os.Mkdir(filepath.Join(dir, "sub"), 0o777))
+				v.ok("open the subdirectory", os.Chmod(filepath.Join(dir, "sub"), 0o777))
+				paths := [2]string{dir, filepath.Join(dir, part)}
+				var ids [2]string
+				for i, path := range paths {
+					ids[i] = v.sleeper(at("/v", &cri.Mount{HostPath: path, Readonly: rights[i]}))
+					v.exec(ids[i], "ls /v")
+				}
+				gone, left := 0, 1
+				if !firstEnds {
+					gone, left = 1, 0
+				}
+				v.stopContainer(ids[gone], 0)
+				v.removeContainer(ids[gone])
+				v.ok("write", os.WriteFile(filepath.Join(paths[left], "late"), []byte("text"), 0o666))
+				got, err := v.try(ids[left], "cat /v/late && (echo w >/v/w) 2>/dev/null && cat /v/w || echo refused")
+				want := map[bool]string{false: "textw\n", true: "textrefused\n"}[rights[left]]
+				if err != nil || got != want {
+					v.Errorf("%s: the other one has %q, %v, want %q", name, got, err, want)
+				}
+				v.stopContainer(ids[left], 0)
+				v.removeContainer(ids[left])
+			}
+		}
+	}
+}
+
+// equalNumbers: files of two volumes are different ones, though their inode numbers are equal, as in new tmpfs.
+func (v *vmVolumes) equalNumbers() {
+	if vmHandler() != "vm" {
+		v.Skip("a guest of QEMU has one filesystem for all volumes")
+	}
+	var mods []func(*cri.ContainerConfig)
+	for _, name := range []string{"a", "b"} {
+		dir := v.volume(name)
+		v.ok("mount a tmpfs", exec.Command("mount", "-t", "tmpfs", "numbers", dir).Run())
+		v.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+		v.ok("make a file", os.WriteFile(filepath.Join(dir, "f"), []byte(name), 0o666))
+		mods = append(mods, at("/"+name, &cri.Mount{HostPath: dir}))
+	}
+	for range 2 { // also when the first user has gone
+		id := v.sleeper(mods...)
+		const script = "stat -c %i /a/f /b/f | uniq | wc -l; echo b >/b/f; cp /a/f /b/f 2>&1; cat /b/f"
+		if got, err := v.try(id, script); err != nil || got != "1\na" {
+			v.Errorf("output = %q, %v, want one inode number and a copy of the other volume's file", got, err)
+		}
+		v.stopContainer(id, 0)
+		v.removeContainer(id)
 	}
 }
 

@@ -64,7 +64,10 @@ func newAgent(line *line) (*agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ttrpc: %w", err)
 	}
-	task.RegisterTTRPCTaskService(server, taskService{service, newGroups(cgroupRoot), a.host.tellOOM, dropCaches})
+	task.RegisterTTRPCTaskService(server, taskService{
+		TTRPCTaskService: service, groups: newGroups(cgroupRoot), shares: newShares(), tellOOM: a.host.tellOOM,
+		forget: dropCaches,
+	})
 	go reapChildren()
 	go boundCaches()
 	if a.host.session, err = wire.Guest(line, os.Stderr); err != nil {

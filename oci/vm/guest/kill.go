@@ -20,6 +20,7 @@ type taskService struct {
 	groups *groups
 	// tellOOM reports an out-of-memory kill in a container to the host; it returns after a timeout at the latest.
 	tellOOM func(id string)
+	shares  *shares
 	// forget has the kernel forget the files that nothing uses.
 	forget func()
 }

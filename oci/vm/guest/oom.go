@@ -61,13 +61,16 @@ func (g *groups) oomKilled(id string) bool {
 	return false
 }
 
-// Create creates a container and notes its cgroup.
+// Create creates a container and notes its cgroup. Its shares are mounted before.
 func (s taskService) Create(ctx context.Context, r *task.CreateTaskRequest) (*task.CreateTaskResponse, error) {
+	s.shares.begin(r.GetID(), r.GetBundle())
 	out, err := s.TTRPCTaskService.Create(ctx, r)
-	if err == nil {
-		s.groups.note(r.GetID(), int(out.GetPid()))
+	if err != nil {
+		s.shares.end(r.GetID())
+		return nil, err
 	}
-	return out, err
+	s.groups.note(r.GetID(), int(out.GetPid()))
+	return out, nil
 }
 
 // Wait returns when a container or a command has ended. If a process of the container was killed for lack of memory, it
@@ -86,6 +89,7 @@ func (s taskService) Delete(ctx context.Context, r *task.DeleteRequest) (*task.D
 	out, err := s.TTRPCTaskService.Delete(ctx, r)
 	if err == nil && r.GetExecID() == "" {
 		s.groups.forget(r.GetID())
+		s.shares.end(r.GetID())
 		s.forget()
 	}
 	return out, err

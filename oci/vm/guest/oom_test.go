@@ -22,7 +22,10 @@ import (
 // ended is a task service in which all has ended.
 type ended struct{ task.TTRPCTaskService }
 
-func (ended) Create(context.Context, *task.CreateTaskRequest) (*task.CreateTaskResponse, error) {
+func (ended) Create(_ context.Context, r *task.CreateTaskRequest) (*task.CreateTaskResponse, error) {
+	if r.GetID() == failing {
+		return nil, errFailing
+	}
 	return &task.CreateTaskResponse{Pid: uint32(os.Getpid())}, nil
 }
 
@@ -55,7 +58,10 @@ func TestExitAfterOOM(t *testing.T) {
 				}
 			}
 			var told []string
-			s := taskService{ended{}, newGroups(root), func(id string) { told = append(told, id) }, func() {}}
+			s := taskService{
+				TTRPCTaskService: ended{}, groups: newGroups(root), shares: newShares(), forget: func() {},
+				tellOOM: func(id string) { told = append(told, id) },
+			}
 			s.groups.dirs["c"] = root
 			out, err := s.Wait(t.Context(), &task.WaitRequest{ID: "c", ExecID: c.exec})
 			if err != nil || out.GetExitStatus() != 137 {
@@ -77,7 +83,7 @@ func TestGroupIsNoted(t *testing.T) {
 	if err != nil {
 		t.Skipf("this host has no cgroup v2, as guests have: %v", err)
 	}
-	s := taskService{ended{}, newGroups("/groups"), nil, nil}
+	s := taskService{TTRPCTaskService: ended{}, groups: newGroups("/groups"), shares: newShares()}
 	if _, err := s.Create(t.Context(), &task.CreateTaskRequest{ID: "c"}); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func refuse(s *specs.Spec, infra infraPids) error {
 }
 
 // guestNamespaces are those of the container in the guest. Without a PID namespace it is in that of the infra
-// container. A cgroup namespace, which the guest has, is left out on hosts with cgroup v1.
+// container. It has a cgroup namespace also if the host has cgroup v1: the guest has v2.
 func guestNamespaces(host []specs.LinuxNamespace, infra infraPids) []specs.LinuxNamespace {
 	pid := specs.LinuxNamespace{Type: specs.PIDNamespace}
 	own := slices.ContainsFunc(host, func(n specs.LinuxNamespace) bool {

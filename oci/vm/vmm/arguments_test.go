@@ -49,8 +49,8 @@ func TestQEMUArguments(t *testing.T) {
 
 func TestVirtiofsd(t *testing.T) {
 	for file, want := range map[string]string{
-		"/virtiofsd":              "--tag=podd",
-		"/usr/libexec/virtiofsd":  "--shared-dir=/shared",
+		"/virtiofsd":              "--announce-submounts",
+		"/usr/libexec/virtiofsd":  "--no-announce-submounts",
 		"/usr/lib/qemu/virtiofsd": "source=/shared,cache=auto,sandbox=chroot,xattr,posix_acl",
 	} {
 		got := virtiofsd(func(f string) bool { return f == file }, "/shared", 100)

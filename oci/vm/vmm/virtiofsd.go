@@ -27,21 +27,23 @@ const (
 // or of Debian 13, or that of QEMU 7. exists reports whether a file exists where it will run, files is how many it may
 // open.
 //
-// The mounts in the directory are not announced to the guest, which then has one file system. Otherwise the end of a
-// container unmounts its mounts, and Linux 6.1 dies of one with requests in flight ("VFS: Busy inodes after unmount of
-// virtiofs", fs/super.c): the process that does it never ends.
+// The mounts in the directory are announced to User-Mode Linux, which has a filesystem for each, with its own device
+// number: inode numbers of two volumes can be equal, and cp and mv take such files for one. A guest of QEMU has one
+// filesystem: Linux 6.1 dies of unmounting one with requests in flight ("VFS: Busy inodes after unmount of virtiofs",
+// fs/super.c); the process that does it never ends.
 func virtiofsd(exists func(string) bool, shared string, files uint64) []string {
 	limit := fmt.Sprintf("--rlimit-nofile=%d", files)
 	rust := []string{
 		virtiofsdRust, limit, "--fd=3", "--shared-dir=" + shared, "--cache=auto", "--sandbox=chroot", "--posix-acl",
-		"--no-announce-submounts", "--inode-file-handles=never",
+		"--inode-file-handles=never",
 	}
 	switch {
 	case exists(virtiofsdImage):
 		rust[0] = virtiofsdImage
-		return append(rust, "--tag="+env.ShareTag) // QEMU knows it, and versions before 8.1 die of the option
+		// QEMU knows the tag, and versions before 8.1 die of the option.
+		return append(rust, "--tag="+env.ShareTag, "--announce-submounts")
 	case exists(virtiofsdRust):
-		return rust
+		return append(rust, "--no-announce-submounts")
 	}
 	return []string{
 		virtiofsdC, limit, "--fd=3", "-f", "-o", "source=" + shared + ",cache=auto,sandbox=chroot,xattr,posix_acl",

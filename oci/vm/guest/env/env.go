@@ -16,6 +16,8 @@ const (
 	ShareTag = "podd"
 	// SharedDir has a directory for each container, which the host makes: its bundle.
 	SharedDir = "/shared"
+	// SharesDir has the files of the host that containers have.
+	SharesDir = SharedDir + "/.shares"
 	// PipeDir holds the named pipes of the containers' streams.
 	PipeDir = "/run/io"
 	// Runtime is the path of the OCI runtime, RuntimeRoot of its state.
