@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -43,13 +44,26 @@ type flights struct {
 	byKey map[flightKey]*flight
 	// loads are images that are loaded from files.
 	loads map[*progress]struct{}
+	// failures has the names whose last pull failed.
+	failures map[string]PullFailure
+}
+
+// maxFailures bounds the failed pulls that are listed.
+const maxFailures = 64
+
+// PullFailure is a name whose last pull failed.
+type PullFailure struct {
+	Ref   string    `json:"ref"`
+	Error string    `json:"error"`
+	Time  time.Time `json:"time"`
 }
 
 // pullFunc does a pull.
 type pullFunc func(context.Context, PullRequest, *progress) (*Image, error)
 
 func newFlights(ctx context.Context, grace time.Duration) *flights {
-	return &flights{ctx: ctx, grace: grace, byKey: map[flightKey]*flight{}, loads: map[*progress]struct{}{}}
+	return &flights{ctx: ctx, grace: grace, byKey: map[flightKey]*flight{}, loads: map[*progress]struct{}{},
+		failures: map[string]PullFailure{}}
 }
 
 // join returns the pull of r and starts it if there is none. The caller must call leave.
@@ -82,10 +96,28 @@ func (fs *flights) startLocked(key flightKey, r PullRequest, pull pullFunc) *fli
 		f.image, f.err = pull(ctx, r, f.progress)
 		fs.mu.Lock()
 		fs.forgetLocked(f)
+		fs.noteLocked(r.Ref, f.err)
 		fs.mu.Unlock()
 		close(f.done)
 	})
 	return f
+}
+
+// noteLocked remembers whether the pull of a name failed.
+func (fs *flights) noteLocked(ref string, err error) {
+	delete(fs.failures, ref)
+	if err == nil {
+		return
+	}
+	if len(fs.failures) >= maxFailures {
+		delete(fs.failures, fs.failedLocked()[maxFailures-1].Ref)
+	}
+	fs.failures[ref] = PullFailure{Ref: ref, Error: err.Error(), Time: time.Now()}
+}
+
+// failedLocked returns the failed pulls, the newest first.
+func (fs *flights) failedLocked() []PullFailure {
+	return slices.SortedFunc(maps.Values(fs.failures), func(a, b PullFailure) int { return b.Time.Compare(a.Time) })
 }
 
 // leave undoes one join. The last one starts the grace period.
@@ -132,6 +164,13 @@ func (fs *flights) track(p *progress) (done func()) {
 		defer fs.mu.Unlock()
 		delete(fs.loads, p)
 	}
+}
+
+// failed returns the names whose last pull failed, the newest first.
+func (fs *flights) failed() []PullFailure {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.failedLocked()
 }
 
 // list returns the pulls and loads in progress, oldest first.

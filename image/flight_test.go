@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -190,4 +191,26 @@ func TestLongPullsAreLogged(t *testing.T) {
 			t.Errorf("fields = %v, want 40 of 100 bytes, %s", d, StageResolving)
 		}
 	})
+}
+
+// TestFailedPulls: a name is listed from a failed pull to the next one that succeeds, and the list is bounded.
+func TestFailedPulls(t *testing.T) {
+	fs := newFlights(t.Context(), time.Minute)
+	pull := func(ref string, err error) {
+		f := fs.join(PullRequest{Ref: ref}, func(context.Context, PullRequest, *progress) (*Image, error) { return nil, err })
+		<-f.done
+		fs.leave(f)
+	}
+	failed := errors.New("no such image")
+	for i := range 2 * maxFailures {
+		pull(fmt.Sprint("image", i), failed)
+	}
+	all := fs.failed()
+	if newest := fmt.Sprint("image", 2*maxFailures-1); len(all) != maxFailures || all[0].Ref != newest {
+		t.Fatalf("%d failures, the newest %+v, want %d and %s", len(all), all[0], maxFailures, newest)
+	}
+	pull(all[0].Ref, nil)
+	if left := fs.failed(); len(left) != maxFailures-1 || left[0].Ref == all[0].Ref {
+		t.Errorf("after a pull that succeeded: %d failures, the newest %s, want one less", len(left), left[0].Ref)
+	}
 }

@@ -82,7 +82,7 @@ func TestLoadIsConfined(t *testing.T) {
 		}
 	}
 	eventually(t, "Pulls has the image that is loaded", func() bool {
-		list := s.Pulls()
+		list := pullsOf(s)
 		return len(list) == 1 && list[0].Ref == "registry.test/slow:v1" && list[0].Stage == image.StageDownloading
 	})
 	if _, err := io.WriteString(w, content); err != nil {
@@ -92,7 +92,7 @@ func TestLoadIsConfined(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("LoadFile() = %v, want the image with what came through the pipe", err)
 	}
-	if list := s.Pulls(); len(list) > 0 {
+	if list := pullsOf(s); len(list) > 0 {
 		t.Errorf("Pulls() = %+v afterwards, want none", list)
 	}
 }

@@ -54,7 +54,7 @@ func TestLoadFile(t *testing.T) {
 			t.Errorf("Resolve(%s) = %+v, %v, want %s, not pinned", ref, got, err, imageID(t, img))
 		}
 	}
-	if pulls := s.Pulls(); len(pulls) > 0 {
+	if pulls := pullsOf(s); len(pulls) > 0 {
 		t.Errorf("Pulls() = %+v after the loads, want none", pulls)
 	}
 }

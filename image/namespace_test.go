@@ -354,7 +354,7 @@ func TestNamespacesAreNotJoined(t *testing.T) {
 	}
 	eventually(t, "three pulls, one with two callers", func() bool {
 		callers := map[int]int{}
-		for _, p := range n.Pulls() {
+		for _, p := range pullsOf(n.Store) {
 			callers[p.Callers]++
 		}
 		return callers[1] == 2 && callers[2] == 1

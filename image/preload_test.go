@@ -415,7 +415,7 @@ func TestPullsAreSorted(t *testing.T) {
 		<-arrived
 	}
 	var order []string
-	for _, p := range s.Pulls() {
+	for _, p := range pullsOf(s) {
 		order = append(order, strings.TrimPrefix(p.Ref, reg.host))
 	}
 	if !slices.Equal(order, []string{"/b:v1", "/a:v1"}) {

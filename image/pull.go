@@ -42,10 +42,9 @@ func (s *Store) Pull(ctx context.Context, r PullRequest) (*Image, error) {
 	}
 }
 
-// Pulls returns the pulls in progress, and the images that are loaded from files, oldest first, from memory.
-func (s *Store) Pulls() []PullProgress {
-	return s.pulls.list()
-}
+// Pulls returns, from memory, the pulls in progress and the images that are loaded from files, oldest first, and the
+// names whose last pull failed, newest first.
+func (s *Store) Pulls() ([]PullProgress, []PullFailure) { return s.pulls.list(), s.pulls.failed() }
 
 // pull does one pull, for all callers that joined it, and logs its start and end.
 func (s *Store) pull(ctx context.Context, r PullRequest, p *progress) (*Image, error) {

@@ -104,7 +104,7 @@ func TestVariantsAreNotJoined(t *testing.T) {
 	}
 	eventually(t, "two pulls, one with two callers", func() bool {
 		callers := map[int]int{}
-		for _, p := range s.Pulls() {
+		for _, p := range pullsOf(s) {
 			callers[p.Callers]++
 		}
 		return maps.Equal(callers, map[int]int{1: 1, 2: 1})

@@ -308,6 +308,7 @@ func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 // Unknown and listed, for the kubelet to remove.
 func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
 	c.life.End(cause)
+	operation.MarkFailed(ctx)
 	err := undo(ctx, e, func(ctx context.Context) error {
 		return e.deleteContainer(ctx, c)
 	})

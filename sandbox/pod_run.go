@@ -248,6 +248,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 // listed, for the kubelet to stop and remove.
 func (e *Engine) discardPod(ctx context.Context, p *Pod, cause error) error {
 	p.life.End(cause)
+	operation.MarkFailed(ctx)
 	err := undo(ctx, e, func(ctx context.Context) error { return e.deletePod(ctx, p) })
 	if err == nil {
 		return cause

@@ -13,9 +13,9 @@ import (
 )
 
 func newCheckpointCommand(opts *settings.Flags) *cobra.Command {
-	cmd := &cobra.Command{Use: "checkpoint", Short: "Show, verify, sign and move checkpoints of pods", Args: noArgs}
-	cmd.AddCommand(newCheckpointCheckCommand(opts), newCheckpointSignCommand(opts), newCheckpointPushCommand(opts),
-		newCheckpointPullCommand(opts),
+	return newGroup("checkpoint", "Make, restore, verify, sign and move checkpoints of pods",
+		newCheckpointCreateCommand(opts), newCheckpointRestoreCommand(opts), newCheckpointCheckCommand(opts),
+		newCheckpointSignCommand(opts), newCheckpointPushCommand(opts), newCheckpointPullCommand(opts),
 		&cobra.Command{
 			Use: "inspect DIR", Short: "Print the contents of a checkpoint, whichever node made it", Args: cobra.ExactArgs(1),
 			Long: `Print the contents of a directory that CheckpointPod wrote: the pod, its containers, the runtime and the
@@ -46,13 +46,13 @@ the digests of its images, as RestorePod does. All images are read.`,
 			},
 		},
 	)
-	return cmd
 }
 
 func newCheckpointCheckCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "check POD", Short: "Print why a pod could not be checkpointed", Args: cobra.ExactArgs(1),
-		Long: `Print why a checkpoint of all running containers of a pod would fail: POD is an id or the beginning of one.
+		Long: `Print why a checkpoint of all running containers of a pod would fail: POD is the beginning of an id, or
+NAMESPACE/NAME.
 Exit status 1 if there is a reason. With CRIU the open files of the processes are among them: watches of files,
 sockets that lead out of the container. The pod is not frozen, so that a checkpoint may find more.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -45,10 +45,12 @@ func newRootCommand() *cobra.Command {
 		Use:           "podd",
 		Short:         "podd runs the pods of a Kubernetes node: it serves the CRI",
 		Args:          noArgs,
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          run,
 	}
+	root.SetVersionTemplate("podd {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return settings.Error{Err: fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})

@@ -10,8 +10,7 @@ import (
 )
 
 func newConfigCommand(opts *settings.Flags) *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Show and check the configuration", Args: noArgs}
-	cmd.AddCommand(
+	return newGroup("config", "Show and check the configuration",
 		&cobra.Command{
 			Use: "default", Short: "Print a file with every key, its meaning and its default", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return settings.WriteDefault(cmd.OutOrStdout()) },
@@ -22,7 +21,6 @@ func newConfigCommand(opts *settings.Flags) *cobra.Command {
 		},
 		newConfigCheckCommand(opts),
 	)
-	return cmd
 }
 
 func dumpConfig(cmd *cobra.Command, opts *settings.Flags) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,11 +20,13 @@ func newHistoryCommand(opts *settings.Flags) *cobra.Command {
 	var output outputFormat
 	var stages bool
 	cmd := &cobra.Command{
-		Use: "history", Short: "Print operations that have ended, also of pods that are gone", Args: noArgs,
+		Use: "history [POD]", Short: "Print operations that have ended, also of pods that are gone", Args: atMostOne,
 		Long: `Print the operations on pods and containers that have ended, the newest first: also those of pods that are
-gone, and of earlier runs of the daemon, which need not run now. podd keeps 10,000 operations or more. Of the commands
+gone, and of earlier runs of the daemon, which need not run now. POD is the beginning of the id of a pod or container,
+or part of NAMESPACE/NAME. podd keeps 10,000 operations or more. Of the commands
 in containers that callers wait for (ExecSync, probes) it keeps those that failed, one each second at most.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.About = strings.Join(args, "")
 			l, err := opts.Load()
 			if err != nil {
 				return err
@@ -42,7 +45,6 @@ in containers that callers wait for (ExecSync, probes) it keeps those that faile
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&q.About, "pod", "", "only of pods or containers whose id begins, or whose name contains `text`")
 	flags.StringVar(&q.Verb, "verb", "", "only this `verb` of the CRI, for example RunPodSandbox")
 	flags.BoolVar(&q.Failed, "failed", false, "only operations that failed")
 	flags.DurationVar(&q.Slower, "slower", 0, "only operations that took this `time` or longer, for example 1s")
@@ -65,7 +67,13 @@ func fetchHistory(ctx context.Context, l *settings.Loaded, q history.Query) (h a
 }
 
 func printHistory(w io.Writer, h admin.History, stages bool) error {
+	if len(h.Items) == 0 {
+		fmt.Fprintln(w, "no operations")
+	}
 	out := newTable(w)
+	if len(h.Items) > 0 {
+		fmt.Fprintln(out, "BEGAN\tVERB\tID\tNAME\tTOOK\tOUTCOME\tERROR")
+	}
 	for _, o := range h.Items {
 		fmt.Fprintf(out, "%s\t%s\t%.13s\t%s\t%s\t%s\t%s\n", o.Began.UTC().Format(time.RFC3339), o.Verb,
 			cmp.Or(o.Container, o.Pod), o.Name, time.Duration(o.Took), o.Outcome, o.Error)

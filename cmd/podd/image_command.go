@@ -7,8 +7,7 @@ import (
 )
 
 func newImageCommand(opts *settings.Flags) *cobra.Command {
-	cmd := &cobra.Command{Use: "image", Short: "Show and change the images of the node", Args: noArgs}
-	cmd.AddCommand(newImageListCommand(opts), newImageDiskCommand(opts), newImageLoadCommand(opts),
+	return newGroup("image", "Show and change the images of the node",
+		newImageListCommand(opts), newImageDiskCommand(opts), newImageLoadCommand(opts),
 		newImageExportCommand(opts), newImagePruneCommand(opts), newImageExplainCommand(opts))
-	return cmd
 }

@@ -18,7 +18,7 @@ func TestOutputIsPrintable(t *testing.T) {
 	for name, print := range map[string]func(io.Writer) error{
 		"history": func(w io.Writer) error { return printHistory(w, admin.NewHistory(failed, nil), false) },
 		"status": func(w io.Writer) error {
-			return nodeStatus{admin.Status{Pods: []admin.Pod{{ID: "p", Operations: failed}}}}.print(w, true)
+			return nodeStatus{admin.Status{Pods: []admin.Pod{{ID: "p", Operations: failed}}}}.printPods(w)
 		},
 		"check": func(w io.Writer) error {
 			return findings{Found: []sandbox.Finding{{Problem: "leaked", What: hostile}}}.print(w, outputText)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,34 +18,40 @@ import (
 )
 
 func newStatusCommand(opts *settings.Flags) *cobra.Command {
-	var pod string
+	var verbose bool
 	var output outputFormat
 	cmd := &cobra.Command{
-		Use: "status", Short: "Print the operations, pods and pending cleanups of the running daemon", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "status [POD]", Short: "Print problems and operations of the running daemon, or one pod", Args: atMostOne,
+		Long: `Print the problems of the node and its pods, each with the command that shows more, then the operations, pulls
+and sessions in progress. With POD, the beginning of an id or NAMESPACE/NAME, print that pod with its last operations
+and the duration of each stage.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon, err := client(opts)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
 			defer cancel()
+			pod := strings.Join(args, "")
 			s, err := fetchStatus(ctx, daemon, pod)
 			if err != nil {
 				return err
 			}
-			if output == outputJSON {
+			switch {
+			case output == outputJSON:
 				return printJSON(cmd.OutOrStdout(), s.Status)
+			case pod != "":
+				return s.printPods(cmd.OutOrStdout())
 			}
-			return s.print(cmd.OutOrStdout(), pod != "")
+			return s.print(cmd.OutOrStdout(), verbose)
 		},
 	}
-	cmd.Flags().StringVar(&pod, "pod", "",
-		"print only the pod with this `id` or prefix of an id, with its last operations and the duration of each stage")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print the budgets and all pods")
 	outputFlag(cmd, &output)
 	return cmd
 }
 
-// fetchStatus gets the status of the daemon.
+// fetchStatus gets the status of the daemon, of one pod if pod is not empty.
 func fetchStatus(ctx context.Context, daemon *admin.Client, pod string) (s nodeStatus, err error) {
 	path := fmt.Sprintf("/status?limit=%d&pod=%s", admin.MaxLimit, url.QueryEscape(pod))
 	err = daemon.Get(ctx, path, &s.Status)
@@ -54,27 +61,87 @@ func fetchStatus(ctx context.Context, daemon *admin.Client, pod string) (s nodeS
 // nodeStatus is the output of `podd status`.
 type nodeStatus struct{ admin.Status }
 
-// print writes s as text.
-func (s nodeStatus) print(w io.Writer, detailed bool) error {
+// print writes s as text: problems first.
+func (s nodeStatus) print(w io.Writer, verbose bool) error {
 	out := newTable(w)
-	fmt.Fprintf(out, "podd %s\n", s.Version)
+	verdict := fmt.Sprintf("%d problems", len(s.Problems))
+	switch len(s.Problems) {
+	case 0:
+		verdict = "no problems"
+	case 1:
+		verdict = "1 problem"
+	}
+	fmt.Fprintf(out, "podd %s on %s, up %s: %s\n", s.Version, s.Host, age(time.Since(s.Started)), verdict)
+	for _, p := range s.Problems {
+		fmt.Fprintf(out, "  %s\t%s\t(%s)\n", cmp.Or(p.Name, "node"), oneLine(p.Text), p.Next)
+	}
+	fmt.Fprintln(out)
 	s.printConfiguration(out)
 	for _, c := range s.Conditions {
 		fmt.Fprintf(out, "%s: %t %s\n", c.Type, c.Ready, c.Message)
 	}
+	s.printCounts(out)
 	s.printOperations(out)
 	s.printPulls(out)
 	s.printSessions(out)
 	s.printPlugins(out)
-	s.printTroubles(out)
-	s.printUnmonitored(out)
-	s.printBudgets(out)
-	fmt.Fprintf(out, "\nPods: %d\n", len(s.Pods))
-	for _, p := range s.Pods {
-		fmt.Fprintf(out, "  %.13s\t%s\t%s\t%d containers\n", p.ID, p.Name, p.State, len(p.Containers))
-		if !detailed {
-			continue
+	if verbose {
+		s.printBudgets(out)
+		fmt.Fprintf(out, "\nPods: %d\n", len(s.Pods))
+		for _, p := range s.Pods {
+			fmt.Fprintf(out, "  %.13s\t%s\t%s\t%d containers\n", p.ID, p.Name, p.State, len(p.Containers))
 		}
+	}
+	return out.Flush()
+}
+
+// age returns a duration in the two largest units.
+func age(d time.Duration) string {
+	if d >= 24*time.Hour {
+		return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+	}
+	if d >= time.Hour {
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return d.Round(time.Second).String()
+}
+
+// printCounts prints the numbers of pods and containers in each state.
+func (s nodeStatus) printCounts(w io.Writer) {
+	pods, containers := map[string]int{}, map[string]int{}
+	for _, p := range s.Pods {
+		pods[p.State]++
+		for _, c := range p.Containers {
+			containers[c.State]++
+		}
+	}
+	fmt.Fprintf(w, "pods: %d%s, containers: %d%s\n", len(s.Pods), states(pods), sum(containers), states(containers))
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, count := range counts {
+		n += count
+	}
+	return n
+}
+
+// states lists how many are in each state.
+func states(counts map[string]int) string {
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
+	}
+	if parts == nil {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// printPods writes the pods with their last operations.
+func (s nodeStatus) printPods(w io.Writer) error {
+	out := newTable(w)
+	for _, p := range s.Pods {
+		fmt.Fprintf(out, "%.13s\t%s\t%s\t%d containers\n", p.ID, p.Name, p.State, len(p.Containers))
 		printWaterfall(out, p.Operations)
 		for _, c := range p.Containers {
 			fmt.Fprintf(out, "  %.13s\t%s\t%s\t\n", c.ID, c.Name, containerState(c))
@@ -89,11 +156,7 @@ func containerState(c admin.Container) string {
 	if c.Reason == "" {
 		return c.State
 	}
-	text := fmt.Sprintf("%s: %s, exit code %d", c.State, c.Reason, c.ExitCode)
-	if c.Message != "" {
-		text += ": " + oneLine(c.Message)
-	}
-	return text
+	return c.State + ": " + oneLine(c.Exit())
 }
 
 func (s nodeStatus) printConfiguration(w io.Writer) {
@@ -156,35 +219,6 @@ func (s nodeStatus) printPlugins(w io.Writer) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.NRI.Down)) {
 		fmt.Fprintf(w, "  %s\tdown\t%s\n", name, s.NRI.Down[name])
-	}
-}
-
-// printTroubles prints the resources that podd cannot free and the records that it cannot read, by kind.
-func (s nodeStatus) printTroubles(w io.Writer) {
-	fmt.Fprintf(w, "\nTroubles: %d\n", len(s.Troubles))
-	for _, t := range s.Troubles {
-		since := ""
-		if !t.Since.IsZero() {
-			since = "since " + t.Since.UTC().Format(time.RFC3339)
-		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", t.Kind, t.What, cmp.Or(t.Path, fmt.Sprintf("%.13s", t.ID)), since, t.Error)
-	}
-}
-
-// printUnmonitored prints the containers whose monitor died.
-func (s nodeStatus) printUnmonitored(w io.Writer) {
-	first := true
-	for _, p := range s.Pods {
-		for _, c := range p.Containers {
-			if !c.Unmonitored {
-				continue
-			}
-			if first {
-				fmt.Fprintln(w, "\nContainers whose monitor died (output is no longer logged; recreate them):")
-			}
-			first = false
-			fmt.Fprintf(w, "  %.13s\t%s\t%s\n", c.ID, p.Name, c.Name)
-		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
-	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -25,12 +24,6 @@ func marks(after, n int) string {
 func TestWaterfall(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := nodeStatus{admin.Status{
-		Version: "v1", Configuration: admin.Configuration{Generation: 1, Loaded: began},
-		Conditions: []admin.Condition{{Type: "RuntimeReady", Ready: true}},
-		Budgets: []budget.Usage{
-			{Name: "output", Unit: "bytes", Limit: 100, PerOwner: 50, Owner: "pod", InUse: 7, Peak: 90, Refused: 3},
-			{Name: "connections", Unit: "connections", Limit: 5},
-		},
 		Pods: []admin.Pod{{
 			ID: "0123456789abcdef", Name: "default/web-0", State: "ready",
 			Operations: []operation.Operation{{
@@ -50,7 +43,7 @@ func TestWaterfall(t *testing.T) {
 		}},
 	}}
 	var out strings.Builder
-	if err := s.print(&out, true); err != nil {
+	if err := s.printPods(&out); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/waterfall.txt", out.String())
@@ -94,5 +87,33 @@ func TestPluginsInStatus(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+}
+
+// TestStatusBeginsWithProblems: the first line has the verdict, the next ones the problems.
+func TestStatusBeginsWithProblems(t *testing.T) {
+	s := nodeStatus{admin.Status{
+		Version: "0.1.0", Host: "node-7", Started: time.Now().Add(-12*24*time.Hour - 3*time.Hour),
+		Problems: []admin.Problem{
+			{Text: "container app: Error,\nexit code 3", Pod: "p", Name: "shop/web", Next: "podd status p"},
+		},
+		Pods: []admin.Pod{
+			{Name: "shop/web", State: "ready", Containers: []admin.Container{{State: "exited"}, {State: "running"}}},
+			{Name: "shop/db", State: "ready"},
+		},
+	}}
+	var out strings.Builder
+	if err := s.print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	want := "podd 0.1.0 on node-7, up 12d3h: 1 problem\n  shop/web  container app: Error,?exit code 3  (podd status p)\n\n"
+	if !strings.HasPrefix(out.String(), want) {
+		t.Errorf("status begins with:\n%.300s\nwant:\n%s", out.String(), want)
+	}
+	if counts := "pods: 2 (2 ready), containers: 2 (1 exited, 1 running)\n"; !strings.Contains(out.String(), counts) {
+		t.Errorf("no %q in:\n%s", counts, out.String())
+	}
+	if strings.Contains(out.String(), "shop/db") {
+		t.Errorf("pods are listed without -v:\n%s", out.String())
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/streaming"
 )
@@ -29,7 +30,13 @@ func wantLines(t *testing.T, text string, want ...string) {
 // TestStatusText: pulls and sessions are printed when there are any.
 func TestStatusText(t *testing.T) {
 	s := nodeStatus{admin.Status{
-		Version: "v1", Configuration: admin.Configuration{Generation: 2, Loaded: time.Unix(0, 0).UTC()},
+		Version: "v1", Host: "node", Started: time.Now().Add(-time.Hour),
+		Configuration: admin.Configuration{Generation: 2, Loaded: time.Unix(0, 0).UTC()},
+		Conditions:    []admin.Condition{{Type: "RuntimeReady", Ready: true}},
+		Budgets: []budget.Usage{
+			{Name: "output", Unit: "bytes", Limit: 100, PerOwner: 50, Owner: "pod", InUse: 7, Peak: 90, Refused: 3},
+		},
+		Pods: []admin.Pod{{ID: "0123456789abcdef", Name: "default/web-0", State: "ready"}},
 		Pulls: []image.PullProgress{{
 			Ref: "r/web:v1", Stage: "downloading", StartedAt: time.Now().Add(-time.Minute), BytesDone: 5, BytesTotal: 9,
 		}},
@@ -39,13 +46,16 @@ func TestStatusText(t *testing.T) {
 		},
 	}}
 	var out strings.Builder
-	if err := s.print(&out, false); err != nil {
+	if err := s.print(&out, true); err != nil {
 		t.Fatal(err)
 	}
-	wantLines(t, out.String(), "podd v1",
-		"configuration: generation 2, loaded 1970-01-01T00:00:00Z", "Operations in progress: 0", "Pulls in progress: 1",
+	wantLines(t, out.String(), "podd v1 on node, up 1h0m: no problems",
+		"configuration: generation 2, loaded 1970-01-01T00:00:00Z", "RuntimeReady: true",
+		"pods: 1 (1 ready), containers: 0", "Operations in progress: 0", "Pulls in progress: 1",
 		"r/web:v1 downloading 5 of 9 bytes 1m0s", "Streaming sessions: 2", "exec 0123456789abc age 1h0m0s idle 1m30s",
-		"portforward fedcba9876543 age 1s idle 0s", "Troubles: 0", "Pods: 0")
+		"portforward fedcba9876543 age 1s idle 0s",
+		"Budgets: in use peak limit per owner refused", "output 7 90 100 bytes 50 per pod 3",
+		"Pods: 1", "0123456789abc default/web-0 ready 0 containers")
 }
 
 func TestDiskText(t *testing.T) {
@@ -70,10 +80,11 @@ func TestHistoryText(t *testing.T) {
 		Stages: []operation.Stage{{Name: "network", Took: ms(40)}},
 	}}, errors.New("part 7 is damaged"))
 	line := "1970-01-01T00:00:00Z RunPodSandbox 0123456789abc ns/pod 40ms error no network"
+	heads := "BEGAN VERB ID NAME TOOK OUTCOME ERROR"
 	damage := "a part of the history cannot be read: part 7 is damaged"
 	for stages, want := range map[bool][]string{
-		false: {line, damage},
-		true:  {line, "network 40ms |" + strings.Repeat("#", waterfallWidth) + "|", damage},
+		false: {heads, line, damage},
+		true:  {heads, line, "network 40ms |" + strings.Repeat("#", waterfallWidth) + "|", damage},
 	} {
 		var out strings.Builder
 		if err := printHistory(&out, h, stages); err != nil {

@@ -31,6 +31,9 @@ but root can connect: ssh -L 8000:PATH root@NODE.`,
 			if err != nil {
 				return err
 			}
+			if err := daemon.Get(cmd.Context(), "/log-level", nil); err != nil {
+				return err // at once, not in the browser
+			}
 			l, base, err := listenUI(listen)
 			if err != nil {
 				return err

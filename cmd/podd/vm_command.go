@@ -16,8 +16,7 @@ import (
 const vmImageProgram = "podd-vm-image"
 
 func newVMCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "vm", Short: "Manage what pods in virtual machines need", Args: noArgs}
-	cmd.AddCommand(&cobra.Command{
+	return newGroup("vm", "Manage what pods in virtual machines need", &cobra.Command{
 		Use: "image [flags of " + vmImageProgram + "]", Short: "Build a guest image of a kernel of the distribution",
 		Long: `Build the kernel and the initial file system that pods in virtual machines boot. This runs the program
 ` + vmImageProgram + `, which is installed next to podd or in PATH, with the same arguments; -h prints its flags.`,
@@ -34,7 +33,6 @@ func newVMCommand() *cobra.Command {
 			return syscall.Exec(path, append([]string{vmImageProgram}, args...), os.Environ())
 		},
 	})
-	return cmd
 }
 
 // findProgram returns the path of a program in dir, or else in PATH.

@@ -4,6 +4,7 @@
 package operation
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -45,8 +46,10 @@ type Operation struct {
 	// Stages are in the order in which they began; the last one is in progress when the operation is. A stage that is
 	// entered again after another one is listed again.
 	Stages []Stage `json:"stages"`
-	Done   bool    `json:"done"`
-	Error  string  `json:"error,omitempty"`
+	// FailedIn is the stage that failed, if stages that undo the operation come after it.
+	FailedIn string `json:"failed_in,omitempty"`
+	Done     bool   `json:"done"`
+	Error    string `json:"error,omitempty"`
 	// Outcome is "" while the operation is in progress.
 	Outcome Outcome `json:"outcome,omitempty"`
 }
@@ -58,6 +61,9 @@ func (o Operation) Stage() string {
 	}
 	return o.Stages[len(o.Stages)-1].Name
 }
+
+// FailedStage returns the name of the stage that failed, of an operation that did.
+func (o Operation) FailedStage() string { return cmp.Or(o.FailedIn, o.Stage()) }
 
 // Stage is one named part of an operation.
 type Stage struct {

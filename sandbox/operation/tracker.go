@@ -89,6 +89,15 @@ func SetStage(ctx context.Context, name string) {
 	a.state.Stages = append(a.state.Stages, Stage{Name: name, After: Duration(time.Since(a.state.Began))})
 }
 
+// MarkFailed says that the current stage of the operation that ctx belongs to has failed: later ones undo it.
+func MarkFailed(ctx context.Context) {
+	if a := FromContext(ctx); a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.state.FailedIn = a.state.Stage()
+	}
+}
+
 func (a *Active) updateStageLocked() {
 	if n := len(a.state.Stages); n > 0 {
 		last := &a.state.Stages[n-1]

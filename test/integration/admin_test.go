@@ -180,7 +180,7 @@ func TestHistory(t *testing.T) {
 		var h struct {
 			Items []struct{ Verb, Outcome, Error string }
 		}
-		k.poddJSON(&h, 0, "history", "--pod", pod[:12])
+		k.poddJSON(&h, 0, "history", pod[:12])
 		var got []string
 		for _, o := range h.Items {
 			got = append(got, o.Verb+" "+o.Outcome)
@@ -191,7 +191,7 @@ func TestHistory(t *testing.T) {
 	}
 	all := []string{"RemovePodSandbox ok", "StopPodSandbox ok", "CreateContainer error", "RunPodSandbox ok"}
 	k.eventually("the last operation is written", func() bool {
-		out, _, _ := k.podd("history", "--pod", pod[:12])
+		out, _, _ := k.podd("history", pod[:12])
 		return strings.Contains(out, "RemovePodSandbox")
 	})
 	verbs(all...)

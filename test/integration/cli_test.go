@@ -77,7 +77,7 @@ func TestStatusCommand(t *testing.T) {
 	k := startWith(t, daemon.Options{Gated: true})
 	pod, container := k.sleeper()
 	var s nodeStatus
-	k.poddJSON(&s, 0, "status", "--pod", pod[:12])
+	k.poddJSON(&s, 0, "status", pod[:12])
 	if len(s.Pods) != 1 || s.Pods[0].ID != pod || s.Pods[0].State != "ready" || len(s.Pods[0].Containers) != 1 ||
 		s.Pods[0].Containers[0].ID != container {
 		t.Fatalf("status = %+v, want pod %s, ready, with container %s", s, pod, container)
@@ -126,13 +126,13 @@ func TestStatusCommand(t *testing.T) {
 	k.ok("release CNI", k.Gates.Release("bridge-ADD"))
 	k.ok("RunPodSandbox", <-made)
 	s = nodeStatus{}
-	k.poddJSON(&s, 0, "status", "--pod", k.pods(&cri.PodSandboxFilter{LabelSelector: cfg.Labels})[0].Id)
+	k.poddJSON(&s, 0, "status", k.pods(&cri.PodSandboxFilter{LabelSelector: cfg.Labels})[0].Id)
 	for _, o := range s.Pods[0].Operations {
 		k.checkStages(o, "network", held)
 	}
-	text, _, _ = k.podd("status", "--pod", pod)
+	text, _, _ = k.podd("status", pod)
 	if !strings.Contains(text, "infra container") || !strings.Contains(text, "|#") {
-		t.Errorf("status --pod, want a chart of the stages:\n%s", text)
+		t.Errorf("status POD, want a chart of the stages:\n%s", text)
 	}
 	if _, errs, code := k.podd("status", "--run", k.Path("absent")); code != 1 ||
 		!strings.Contains(errs, "absent/admin.sock") {

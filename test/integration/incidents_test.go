@@ -46,7 +46,7 @@ func TestIncidents(t *testing.T) {
 			id, _ := k.runIn(pod, cfg, []string{"sh", "-c", "x=x; while true; do x=$x$x$x$x; done"},
 				func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = 32 << 20 })
 			k.exited(id)
-			k.answers("exited: OOMKilled, exit code 137", "status", "--pod", pod)
+			k.answers("exited: OOMKilled, exit code 137", "status", pod)
 		}},
 		{"exec hangs", incidentExec},
 		{"port-forward hangs", func(k *kubelet) {
@@ -171,7 +171,7 @@ func incidentSlow(k *kubelet) {
 	k.ok("release", k.Gates.Release("bridge-ADD"))
 	k.removePod(<-made)
 	k.eventually("the operation is written", func() bool {
-		out, _, _ := k.podd("history", "--slower", "1s", "--stages", "--pod", cfg.Metadata.Name)
+		out, _, _ := k.podd("history", "--slower", "1s", "--stages", cfg.Metadata.Name)
 		_, stage, _ := strings.Cut(out, "  network ")
 		line, _, _ := strings.Cut(stage, "\n")
 		return strings.Contains(out, "RunPodSandbox") && strings.Count(line, "#") > 20

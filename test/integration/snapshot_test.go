@@ -118,6 +118,7 @@ func TestSnapshot(t *testing.T) {
 	t.Run("exec meanwhile", func(t *testing.T) { snapshotDuringExec(k.sub(t), "gvisor") })
 	t.Run("removed meanwhile", func(t *testing.T) { snapshotOfRemoved(k.sub(t)) })
 	t.Run("terminal", func(t *testing.T) { snapshotOfTerminal(k.sub(t)) })
+	t.Run("by command", func(t *testing.T) { snapshotByCommand(k.sub(t), "gvisor") })
 	t.Run("not started", func(t *testing.T) { restoreWithoutStart(k.sub(t), "gvisor") })
 	t.Run("disk full", func(t *testing.T) { snapshotOnFullDisk(k.sub(t), "gvisor", "size=64k") })
 	t.Run("restore under load of the kubelet", func(t *testing.T) { restoreUnderLoad(k.sub(t), "gvisor") })
@@ -528,4 +529,40 @@ func refusedRestores(k *kubelet) {
 		k.Errorf("%d pods after refused restores, want %d", got, pods)
 	}
 	c.runs()
+}
+
+// snapshotByCommand: two copies of a saved pod run next to it, each with its own address.
+func snapshotByCommand(k *kubelet, handler string) {
+	c, dir, logs := k.counting(handler), filepath.Join(k.snapshotDir(), "web"), k.snapshotDir()
+	name := c.podConfig.Metadata.Namespace + "/" + c.podConfig.Metadata.Name
+	k.runs("checkpoint", "create", name, dir)
+	c.runs()
+	out := k.runs("checkpoint", "restore", dir, "--name", "copy", "--handler", handler, "--logs", logs, "--copies", "2")
+	ids := strings.Fields(out)
+	if len(ids) != 2 {
+		k.Fatalf("podd checkpoint restore printed %q, want the ids of two pods", out)
+	}
+	addresses := map[string]bool{k.podStatus(c.pod).Network.Ip: true}
+	for _, id := range ids {
+		defer k.removePod(id)
+		addresses[k.podStatus(id).Network.Ip] = true
+	}
+	if len(addresses) != 3 || addresses[""] {
+		k.Errorf("addresses = %v, want three", addresses)
+	}
+	for _, copied := range []string{"copy", "copy-1"} {
+		k.eventually("the containers of "+copied+" print", func() bool {
+			found, _ := filepath.Glob(filepath.Join(logs, "default_"+copied+"_*", "*.log"))
+			for _, path := range found {
+				if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+					return false
+				}
+			}
+			return len(found) == 2
+		})
+	}
+	c.runs()
+	if _, errs, code := k.podd("checkpoint", "create", name, dir); code == 0 || !strings.Contains(errs, "empty") {
+		k.Errorf("create in a directory with a checkpoint = %d, %q, want an error", code, errs)
+	}
 }

@@ -111,10 +111,11 @@ func hostileStatus() object {
 			object{"id": "same", "name": text, "state": "ready", "created": "2026-01-01T00:00:00Z", "containers": nil})
 		problems = append(problems, object{
 			"type": text, "message": text, "kind": text, "what": text, "id": text, "error": text, "path": text,
+			"text": text, "pod": text, "name": text, "next": text,
 		})
 	}
 	return object{
-		"version": texts[0], "pods": pods, "operations": hostileOperations(), "conditions": problems,
+		"version": texts[0], "pods": pods, "operations": hostileOperations(), "conditions": problems, "problems": problems,
 		"configuration": object{"error": texts[1]}, "troubles": problems,
 		"pulls": []object{
 			{"ref": texts[0], "stage": texts[1], "bytesDone": 1e300, "bytesTotal": -1, "layers": nil, "startedAt": "x"},

@@ -68,8 +68,8 @@ func testStuck(v *view, n *node) {
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(v.Context(), "shop", stuckPod, 0) }()
 	v.keys("1")
-	v.await(`[...document.querySelectorAll(".problems strong")].some(
-		e => e.textContent === "RunPodSandbox is stuck in network")`)
+	v.await(`[...document.querySelectorAll(".problems span")].some(
+		e => e.textContent.startsWith("RunPodSandbox is stuck in network for "))`)
 	v.want(`document.querySelector("tr.stuck .stage.network").textContent`, "network")
 	v.screenshot("now", "light")
 	if err := errors.Join(n.Gates.Release("bridge-ADD"), <-ended); err != nil {

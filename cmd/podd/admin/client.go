@@ -98,6 +98,9 @@ func (c *Client) Open(ctx context.Context, method, path string, body io.Reader) 
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("no daemon listens on %s: is podd running?", c.socket)
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%s is for root only: run this command as root", c.socket)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("call the daemon at %s: %w", c.socket, err)
 	}

@@ -14,7 +14,8 @@ import (
 
 // Node is the node that the resources show and change. Methods without a context answer from memory.
 type Node interface {
-	// Status returns the status of the node with all pods, or the only one whose id begins with pod.
+	// Status returns the status of the node with all pods and the problems, or the pod that pod names:
+	// by the beginning of its id, or namespace/name.
 	Status(ctx context.Context, pod string) (Status, error)
 	// Operations returns the operations in progress, oldest first.
 	Operations() []operation.Operation

@@ -16,6 +16,9 @@ import (
 // Status is the answer to GET /status: the node at a glance.
 type Status struct {
 	Version string `json:"version"`
+	Host    string `json:"host"`
+	// Problems are derived from the rest and from the history, see SetProblems.
+	Problems []Problem `json:"problems"`
 	// Pid and Started are those of the daemon.
 	Pid     int       `json:"pid"`
 	Started time.Time `json:"started"`
@@ -26,10 +29,12 @@ type Status struct {
 	// Operations are in progress, oldest first.
 	Operations []operation.Operation `json:"operations"`
 	// Troubles are what could not be freed, and records that cannot be read or are damaged.
-	Troubles []sandbox.Trouble       `json:"troubles"`
-	Budgets  []budget.Usage          `json:"budgets"`
-	Pulls    []image.PullProgress    `json:"pulls"`
-	Sessions []streaming.SessionInfo `json:"sessions"`
+	Troubles []sandbox.Trouble    `json:"troubles"`
+	Budgets  []budget.Usage       `json:"budgets"`
+	Pulls    []image.PullProgress `json:"pulls"`
+	// FailedPulls are the names whose last pull failed.
+	FailedPulls []image.PullFailure     `json:"failed_pulls,omitempty"`
+	Sessions    []streaming.SessionInfo `json:"sessions"`
 	// NRI are the node's plugins.
 	NRI  nri.Status `json:"nri"`
 	Pods []Pod      `json:"pods"`
@@ -64,6 +69,10 @@ type Container struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	State string `json:"state"`
+	// Attempt is the kubelet's number of the start.
+	Attempt  uint32    `json:"attempt,omitempty"`
+	Created  time.Time `json:"created"`
+	Finished time.Time `json:"finished,omitzero"`
 	// Reason, Message and ExitCode are those of the CRI's status once it has exited.
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message,omitempty"`
@@ -90,6 +99,7 @@ func (rt router) status(n Node) {
 
 // cut shortens each list to the limit. Budgets and conditions are few.
 func (s *Status) cut(limit int) {
+	cutList(&s.Problems, limit, &s.Omitted)
 	cutList(&s.Operations, limit, &s.Omitted)
 	cutList(&s.Troubles, limit, &s.Omitted)
 	cutList(&s.Pulls, limit, &s.Omitted)

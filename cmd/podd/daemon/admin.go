@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -46,8 +48,14 @@ type adminNode struct {
 	started time.Time
 }
 
-func (a adminNode) Budgets() []budget.Usage           { return a.d.budgets.Usages() }
-func (a adminNode) Pulls() []image.PullProgress       { return a.n.Images.Pulls() }
+func (a adminNode) Budgets() []budget.Usage { return a.d.budgets.Usages() }
+
+// Pulls returns the pulls in progress.
+func (a adminNode) Pulls() []image.PullProgress {
+	pulls, _ := a.n.Images.Pulls()
+	return pulls
+}
+
 func (a adminNode) Sessions() []streaming.SessionInfo { return a.n.streams.Sessions() }
 
 // VerifyImages reads all images. With mark, damaged ones are no longer listed.
@@ -93,11 +101,12 @@ func (a adminNode) SetLogLevel(level string) error {
 func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error) {
 	e := a.n.Engine
 	s := admin.Status{
-		Version: a.d.version, Pid: os.Getpid(), Started: a.started.UTC(), Configuration: a.configuration(),
+		Version: a.d.version, Host: hostname(), Pid: os.Getpid(), Started: a.started.UTC(), Configuration: a.configuration(),
 		Operations: e.Operations(), Troubles: e.Troubles(),
-		Budgets: a.Budgets(), Pulls: a.Pulls(), Sessions: a.Sessions(),
+		Budgets: a.Budgets(), Sessions: a.Sessions(),
 		NRI: a.n.plugins.Status(),
 	}
+	s.Pulls, s.FailedPulls = a.n.Images.Pulls()
 	resp, err := a.n.server.Status(ctx, &cri.StatusRequest{})
 	if err != nil {
 		return s, err
@@ -106,18 +115,50 @@ func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error)
 		s.Conditions = append(s.Conditions,
 			admin.Condition{Type: c.GetType(), Ready: c.GetStatus(), Message: c.GetMessage()})
 	}
-	if pod == "" {
-		for _, p := range e.Pods() {
-			s.Pods = append(s.Pods, podStatus(e, p))
+	if pod != "" {
+		p, err := findPod(e, pod)
+		if err != nil {
+			return s, err
 		}
+		s.Pods = []admin.Pod{podDetails(ctx, e, p)}
 		return s, nil
 	}
-	p, err := e.Pod(pod)
-	if err != nil {
-		return s, err
+	for _, p := range e.Pods() {
+		s.Pods = append(s.Pods, podStatus(e, p))
 	}
-	s.Pods = []admin.Pod{podDetails(ctx, e, p)}
+	failed, _ := a.History(history.Query{Failed: true, Limit: failuresRead})
+	s.SetProblems(failed, time.Now())
 	return s, nil
+}
+
+// failuresRead is how many failed operations are read to find what cannot be started.
+const failuresRead = 200
+
+func hostname() string {
+	name, _ := os.Hostname() // only shown
+	return name
+}
+
+// findPod returns the pod whose id begins with name, or the one that is called that, namespace/name.
+func findPod(e *sandbox.Engine, name string) (*sandbox.Pod, error) {
+	if !strings.Contains(name, "/") {
+		return e.Pod(name)
+	}
+	var found []*sandbox.Pod
+	for _, p := range e.Pods() {
+		if podName(p) == name {
+			found = append(found, p)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("no pod is called %s: %w", name, errdefs.ErrNotFound)
+	case 1:
+		return found[0], nil
+	default:
+		return nil, fmt.Errorf("%d pods are called %s, give the beginning of an id: %w", len(found), name,
+			errdefs.ErrInvalidArgument)
+	}
 }
 
 // podStatus describes a pod and its containers.
@@ -130,6 +171,7 @@ func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 		s := c.Status()
 		out.Containers = append(out.Containers, admin.Container{
 			ID: c.ID, Name: c.Config.GetMetadata().GetName(), State: string(s.State),
+			Attempt: c.Config.GetMetadata().GetAttempt(), Created: c.CreatedAt.UTC(), Finished: s.FinishedAt.UTC(),
 			Reason: s.Reason, Message: s.Message, ExitCode: s.ExitCode, Unmonitored: c.Unmonitored(),
 		})
 	}

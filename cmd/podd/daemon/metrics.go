@@ -48,6 +48,12 @@ type metricsNode struct {
 	d *daemon
 }
 
+// Pulls returns the number of pulls in progress.
+func (n metricsNode) Pulls() int {
+	pulls, _ := n.Node.Images.Pulls()
+	return len(pulls)
+}
+
 func (n metricsNode) PodStates() []record.PodState {
 	var states []record.PodState
 	for _, p := range n.Engine.Pods() {
@@ -72,7 +78,6 @@ func (n metricsNode) Images() int {
 	return len(images)
 }
 
-func (n metricsNode) Pulls() int                        { return len(n.Node.Images.Pulls()) }
 func (n metricsNode) Operations() []operation.Operation { return n.Engine.Operations() }
 func (n metricsNode) Troubles() []sandbox.Trouble       { return n.Engine.Troubles() }
 func (n metricsNode) Handlers() []sandbox.Handler       { return n.Engine.Handlers() }

@@ -87,7 +87,7 @@ func (d *daemon) server(n *Node) (*server.Server, error) {
 			Info: map[string]func() any{
 				"config":    func() any { return d.current.Load().values },
 				"cniconfig": func() any { return n.pods.Info() },
-				"pulls":     func() any { return n.Images.Pulls() },
+				"pulls":     func() any { pulls, _ := n.Images.Pulls(); return pulls },
 				"engine": func() any {
 					return map[string]any{
 						"operations": n.Engine.Operations(), "troubles": n.Engine.Troubles(), "budgets": d.budgets.Usages(),

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 
 	"github.com/pelletier/go-toml/v2"
@@ -15,6 +16,11 @@ func (f *Flags) RunDir() (string, error) {
 	l, err := f.Load()
 	if err == nil {
 		return l.Run, nil
+	}
+	if f.flags.Changed("config") {
+		if _, missing := os.Stat(f.File); missing != nil {
+			return "", Error{Err: missing} // else the command would call the daemon of another file
+		}
 	}
 	c := Default()
 	f.readRun(&c)

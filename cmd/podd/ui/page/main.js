@@ -7,7 +7,7 @@ import { get, login } from "./api.js";
 import { setText } from "./dom.js";
 import { count } from "./format.js";
 import { disk } from "./disk.js";
-import { now, problems } from "./now.js";
+import { now } from "./now.js";
 import { pod } from "./pod.js";
 import { pods } from "./pods.js";
 import { starts } from "./starts.js";
@@ -39,18 +39,22 @@ async function refresh() {
   try {
     const status = await get("status", { limit: 10000 });
     summarize(status);
+    root.classList.remove("old");
     if (filling === fill) await filling(status);
     report("");
   } catch (error) {
     report(error.message);
+    setText(document.getElementById("summary"), "podd does not answer: what is shown is old");
+    document.title = "podd: no answer";
+    root.classList.add("old");
   }
   if (filling === fill && !document.hidden) timer = setTimeout(refresh, interval);
 }
 
 function summarize(status) {
-  const found = problems(status).length;
+  const found = status.problems?.length ?? 0;
   const state = found ? count(found, "problem") : "no problems";
-  setText(document.getElementById("summary"), `${count(status.pods?.length ?? 0, "pod")}, ` +
+  setText(document.getElementById("summary"), `${status.host}, podd ${status.version}: ${count(status.pods?.length ?? 0, "pod")}, ` +
     `${count(status.operations?.length ?? 0, "operation")} in progress, ${state}` +
     (status.omitted > 0 ? `, ${status.omitted} items left out` : ""));
   document.title = `podd: ${state}`;

@@ -9,26 +9,6 @@ const stuckAfter = 10; // seconds in one stage
 const historyInterval = 10; // seconds
 const failuresShown = 10;
 
-/** Words for the kinds of troubles. */
-const troubleText = { cleanup: "cannot be freed", unread: "cannot be read", quarantined: "damaged, in quarantine" };
-
-/** Returns what is wrong on the node, as {what, detail}. */
-export function problems(status) {
-  const found = [];
-  const add = (items, what, detail) => (items ?? []).forEach((i) => found.push({ what: what(i), detail: detail(i) }));
-  add(notReady(status).filter((c) => !isHandler(c)), (c) => `${c.type} is false`, (c) => c.message ?? "");
-  if (status.configuration?.error) {
-    found.push({ what: "the last reload was refused", detail: status.configuration.error });
-  }
-  add(status.operations?.filter(isStuck), (o) => `${o.verb} is stuck in ${stageOf(o).name}`, (o) => o.name);
-  add(status.troubles, (t) => `${troubleText[t.kind] ?? t.kind}: ${t.what}`,
-    (t) => `${t.path ?? t.id ?? ""} ${t.error ?? ""}`);
-  add(Object.entries(status.nri?.down ?? {}), ([name]) => `NRI plugin ${name} is down`, ([, why]) => why);
-  add(status.budgets?.filter((b) => b.refused > 0), (b) => `budget was exhausted: ${b.name}`,
-    (b) => `${b.refused} refused, limit ${b.limit} ${b.unit}, peak ${b.peak}`);
-  return found;
-}
-
 /** Shows the view in root. */
 export function now(root) {
   const lists = [problemList(), operationList(), pullList(), failureList(), sessionList(), handlerList()];
@@ -36,15 +16,6 @@ export function now(root) {
   return async (status) => {
     for (const list of lists) await list.fill(status);
   };
-}
-
-function notReady(status) {
-  return (status.conditions ?? []).filter((condition) => !condition.ready);
-}
-
-// isHandler: handlers are configured by default, so one that the node lacks is no problem.
-function isHandler(condition) {
-  return condition.type.startsWith("HandlerReady/");
 }
 
 function stageOf(operation) {
@@ -57,15 +28,19 @@ function isStuck(operation) {
 
 function problemList() {
   const list = el("ul", { class: "problems" });
-  const none = el("p", { class: "none" }, "None.");
+  const none = el("p", { class: "none good" }, "Everything is fine.");
   return {
     section: section("Problems", none, list),
     fill(status) {
-      const found = problems(status);
+      const found = status.problems ?? [];
       none.hidden = found.length > 0;
-      reconcile(list, found, (p) => p.what + p.detail, () => el("li", {}, el("strong"), el("span")), (node, p) => {
-        setText(node.firstChild, p.what);
-        setText(node.lastChild, p.detail);
+      const create = () => el("li", {}, el("strong", {}, el("a")), el("span"), el("code"));
+      reconcile(list, found, (p) => `${p.pod} ${p.text}`, create, (node, p) => {
+        const link = node.firstChild.firstChild;
+        setText(link, p.name ?? "node");
+        if (p.pod) link.setAttribute("href", `#pod/${encodeURIComponent(p.pod)}`);
+        setText(node.children[1], p.text);
+        setText(node.lastChild, p.next ?? "");
       });
     },
   };
@@ -163,7 +138,8 @@ function handlerList() {
   return {
     section: part,
     fill(status) {
-      reconcile(body, notReady(status).filter(isHandler), (c) => c.type, () => row(["", "name"]), (tr, c) =>
+      const handlers = (status.conditions ?? []).filter((c) => !c.ready && c.type.startsWith("HandlerReady/"));
+      reconcile(body, handlers, (c) => c.type, () => row(["", "name"]), (tr, c) =>
         setCells(tr, [c.type.split("/")[1], c.message ?? ""]));
       part.hidden = !body.rows.length;
     },

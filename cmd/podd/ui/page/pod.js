@@ -43,9 +43,13 @@ async function lookUp(id) {
 }
 
 function factsOf(pod) {
-  const containers = pod.containers.map((c) => `${c.name} (${c.state})`).join(", ");
+  const containers = pod.containers.map((c) => `${c.name} (${c.state}${exitOf(c)})`).join(", ");
   const number = count(pod.containers.length, "container");
   return `${pod.state}, ${duration(since(pod.created))} old, ${number}${containers && ": "}${containers}. ${pod.id}`;
+}
+
+function exitOf({ reason, exit_code: code, message }) {
+  return reason ? `: ${reason}, exit code ${code ?? 0}${message ? `: ${message}` : ""}` : "";
 }
 
 function inOrder(operations) {

@@ -33,7 +33,7 @@ export function pods(root) {
     const all = (status.pods ?? []).map((pod) => ({ ...pod, age: since(pod.created) }));
     const found = all.filter((pod) => selects(selection, pod)).sort((a, b) => a.age - b.age);
     matrix.fill(all);
-    list.fill(found, status.operations ?? []);
+    list.fill(found, status);
     setText(shown, `${found.length} of ${count(all.length, "pod")}, the newest first`);
   }
   return fill;
@@ -93,23 +93,25 @@ function podList() {
   };
   return {
     view,
-    fill(found, operations) {
-      const doing = new Map(operations.map((o) => [o.pod, o]));
-      reconcile(body, found, (pod) => pod.id, create, (tr, pod) => fillPod(tr, pod, doing.get(pod.id)));
+    fill(found, { operations, problems }) {
+      const doing = new Map((operations ?? []).map((o) => [o.pod, o]));
+      const wrong = new Map((problems ?? []).map((p) => [p.pod, p.text]));
+      reconcile(body, found, (pod) => pod.id, create,
+        (tr, pod) => fillPod(tr, pod, doing.get(pod.id), wrong.get(pod.id)));
       keepStop(body, "a");
     },
   };
 }
 
-function fillPod(tr, pod, operation) {
+function fillPod(tr, pod, operation, problem) {
   const [state, name, containers, doing, age] = tr.cells;
-  state.className = `state ${pod.state}`;
+  state.className = problem ? "state bad" : `state ${pod.state}`;
   setText(state, pod.state);
   setText(name.firstChild, pod.name);
   setText(containers, summary(pod.containers ?? []));
   const stage = operation?.stages?.at(-1);
   doing.className = stage ? `stage ${partOf(stage.name).name}` : "";
-  setText(doing, stage ? `${operation.verb}: ${stage.name}, ${duration(parseDuration(stage.took))}` : "");
+  setText(doing, stage ? `${operation.verb}: ${stage.name}, ${duration(parseDuration(stage.took))}` : problem ?? "");
   setText(age, duration(pod.age));
 }
 
