@@ -310,7 +310,7 @@ func TestPagesNameFiles(t *testing.T) {
 	checked := 0
 	for _, p := range readPages(t) {
 		for _, phrase := range append(p.phrases(), p.commands()...) {
-			for _, word := range strings.Fields(phrase) {
+			for word := range strings.FieldsSeq(phrase) {
 				word = strings.Trim(word, `/,.:"'()`)
 				word = strings.TrimSuffix(word, "/...")
 				first, _, below := strings.Cut(word, "/")
