@@ -49,12 +49,15 @@ type fakeState struct {
 	pid        int
 	calls      []string
 	execs      []oci.ExecRequest
+	exits      map[string]oci.Exit
 }
 
 // NewFake returns a handler without containers. Their bundles are made in the directory bundles, which need not exist.
 func NewFake(bundles string) *Fake {
 	// Pids above the kernel's limit: a signal sent by mistake reaches no process of this machine.
-	return &Fake{fakeState: &fakeState{bundles: bundles, containers: map[string]*fakeContainer{}, pid: 1 << 23}}
+	return &Fake{fakeState: &fakeState{
+		bundles: bundles, containers: map[string]*fakeContainer{}, exits: map[string]oci.Exit{}, pid: 1 << 23,
+	}}
 }
 
 // Reopen returns a Fake with the same containers and without hooks, as a restarted daemon opens the handler.
@@ -81,6 +84,7 @@ type fakeContainer struct {
 	program program
 	timer   *time.Timer
 	exit    oci.Exit
+	ended   func(oci.Exit)
 	done    chan struct{}
 	res     *specs.LinuxResources
 }
@@ -162,6 +166,7 @@ func (f *Fake) Create(ctx context.Context, req oci.CreateRequest) (oci.Process, 
 		}
 		f.containers[req.ID] = &fakeContainer{
 			req: req, process: p, status: oci.Created, program: prog, done: make(chan struct{}),
+			ended: func(e oci.Exit) { f.exits[req.ID] = e },
 		}
 		return nil
 	})
@@ -356,6 +361,7 @@ func (c *fakeContainer) endAs(e oci.Exit) {
 		c.timer.Stop()
 	}
 	c.status, c.exit = oci.Stopped, e
+	c.ended(e)
 	close(c.done)
 }
 
@@ -366,6 +372,13 @@ func (f *Fake) Exit(id string, e oci.Exit) {
 	if c := f.containers[id]; c != nil {
 		c.endAs(e)
 	}
+}
+
+// Exits returns how containers have ended, by id, also of those that were deleted.
+func (f *Fake) Exits() map[string]oci.Exit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.exits)
 }
 
 // IDs returns the containers that exist, sorted: none if nothing leaked.
@@ -385,6 +398,19 @@ func (f *Fake) Running() (n int) {
 		}
 	}
 	return n
+}
+
+// Alive returns the containers that Running counts, with the pods that they are in.
+func (f *Fake) Alive() map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	alive := map[string]string{}
+	for id, c := range f.containers {
+		if c.status != oci.Stopped {
+			alive[id] = c.req.PodID
+		}
+	}
+	return alive
 }
 
 // Execs returns the requests of ExecSync and Exec that ran a command, in order. Of Exec they have ID and Process only.

@@ -1,0 +1,264 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
+	"github.com/podd-project/podd/sandbox/record"
+)
+
+// podd is one process of podd: an engine, and the connection of its clients, which ends with it.
+type podd struct {
+	*calls
+	e      *sandbox.Engine
+	conn   context.Context
+	hangUp context.CancelFunc
+	// events is what a subscriber has got since the first list.
+	events *events
+	// recovered is closed once every pod and container was compared with the machine.
+	recovered chan struct{}
+}
+
+// node runs one podd after the other on a machine.
+type node struct {
+	w *world
+
+	mu  sync.Mutex
+	now *podd // nil while none serves
+}
+
+func (n *node) podd() *podd {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.now
+}
+
+func (n *node) set(p *podd) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.now = p
+}
+
+// run starts podd, again whenever it was killed or stopped, until ctx ends. Between two the power may fail.
+func (n *node) run(ctx context.Context) {
+	for i := 1; ; i++ {
+		r := n.w.roll("podd")
+		p := n.start(r.IntN(1500) + 20)
+		stop := time.NewTimer(time.Duration(60+r.IntN(600))*time.Second + jitter(r))
+		select {
+		case <-p.dead:
+		case <-stop.C:
+			if n.w.isFaulty() && r.IntN(2) == 0 {
+				n.w.log("podd is stopped")
+				n.set(nil)
+				p.hangUp()
+				n.close(p)
+				p.kill()
+				break
+			}
+			if !n.w.isFaulty() {
+				select {
+				case <-p.dead:
+				case <-ctx.Done():
+				}
+			}
+			p.kill()
+		case <-ctx.Done():
+		}
+		stop.Stop()
+		n.set(nil)
+		p.kill()
+		p.hangUp()
+		n.close(p)
+		if ctx.Err() != nil {
+			return
+		}
+		if n.w.isFaulty() && r.IntN(4) == 0 {
+			n.powerLoss()
+		}
+		n.w.pause(ctx, "restart", time.Duration(r.IntN(20000))*time.Millisecond)
+	}
+}
+
+// close waits until nothing of p runs.
+func (n *node) close(p *podd) {
+	if p.e == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if err := p.e.Close(ctx); err != nil {
+		n.w.violated("Stop ends", "Close of the engine: %v", err)
+	}
+}
+
+func (n *node) powerLoss() {
+	n.w.log("the power fails")
+	if err := n.w.m.Reboot(); err != nil {
+		n.w.t.Error(err)
+	}
+	n.w.disk.lose()
+	n.w.mu.Lock()
+	n.w.boot++
+	n.w.mu.Unlock()
+}
+
+// start starts a podd that is killed after about so many outside calls. It may be dead when start returns.
+func (n *node) start(fuse int) *podd {
+	w := n.w
+	p := &podd{calls: &calls{w: w, dead: make(chan struct{}), fuse: fuse}, recovered: make(chan struct{})}
+	p.conn, p.hangUp = context.WithCancel(context.Background())
+	w.log("podd starts")
+	e, err := sandbox.New(w.node(), sandbox.DefaultConfig(), n.deps(p.calls))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.e = e
+	if err := e.Recover(p.conn); err != nil {
+		w.t.Errorf("Recover = %v", err)
+	}
+	w.pause(context.Background(), "serve", time.Millisecond)
+	if p.isDead() {
+		return p
+	}
+	p.events = subscribe(w, p)
+	go func() {
+		_ = e.WaitRecovered(p.conn)
+		close(p.recovered)
+	}()
+	go e.RunGC(p.conn)
+	n.set(p)
+	w.log("podd serves")
+	return p
+}
+
+func (w *world) node() sandbox.Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return sandbox.Node{
+		BootID: fmt.Sprint("boot-", w.boot), PauseRootfs: "/pause", SystemdCgroup: true,
+		Layout: record.Layout{
+			Root: filepath.Join(w.m.Dir, "root"), Run: filepath.Join(w.m.Dir, "run"), NetnsDir: w.m.NetnsDir,
+		},
+	}
+}
+
+func (n *node) deps(c *calls) sandbox.Deps {
+	m := n.w.m
+	namespaces, network, images := m.Namespaces.Reopen(), m.Network.Reopen(), m.Images.Reopen()
+	runc := m.Runtimes["runc"].Reopen()
+	namespaces.Before, namespaces.After = c.before, c.after
+	network.Before, network.After = c.before, c.after
+	images.Before, images.After = c.before, c.after
+	runc.Before, runc.After = c.before, c.after
+	cdi, err := host.NewCDI(nil)
+	if err != nil {
+		n.w.t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	if *verbose {
+		log.AddHook(poddLog{n.w})
+	}
+	return sandbox.Deps{
+		Budgets: budget.New(1, 1, 1), Records: records{d: n.w.disk, c: c},
+		Namespaces: namespaces, Network: network, Images: images, Mounter: m.Mounter(c.before, c.after),
+		Runtimes: map[string]sandbox.Runtime{"runc": runc},
+		Facts:    spec.Facts{Arch: "amd64", Capabilities: []string{"CAP_CHOWN"}}, CDI: cdi, Log: log,
+	}
+}
+
+// poddLog puts the log of podd into that of the world.
+type poddLog struct{ w *world }
+
+func (poddLog) Levels() []logrus.Level { return logrus.AllLevels }
+
+func (l poddLog) Fire(e *logrus.Entry) error {
+	l.w.log("podd: %s: %s %v %v %v", e.Level, e.Message, e.Data["pod"], e.Data["container"], e.Data["error"])
+	return nil
+}
+
+// harm makes containers exit and the disk fail, until ctx ends.
+func (n *node) harm(ctx context.Context) {
+	w := n.w
+	for w.pause(ctx, "harm", time.Second) {
+		r := w.roll("harm")
+		if !w.pause(ctx, "harm again", time.Duration(r.IntN(20))*time.Second) || !w.isFaulty() {
+			return
+		}
+		switch r.IntN(12) {
+		case 0:
+			w.disk.setFault(syscall.ENOSPC)
+		case 1:
+			w.disk.setFault(syscall.EIO)
+		case 2, 3, 4, 5:
+			w.disk.setFault(nil)
+		default:
+			ids := w.running()
+			if len(ids) == 0 {
+				continue
+			}
+			id := ids[r.IntN(len(ids))]
+			x := oci.Exit{Code: int32(1 + r.IntN(100)), Known: true, At: time.Now()}
+			if r.IntN(4) == 0 {
+				x.Code, x.OOM = 137, true
+			}
+			w.log("exit: %s with %d", id, x.Code)
+			w.m.Runtimes["runc"].Exit(id, x)
+		}
+	}
+}
+
+// running returns the containers with a process, in the order of their names.
+func (w *world) running() []string {
+	return w.sorted(w.m.Runtimes["runc"].Alive())
+}
+
+var errDown = errors.New("podd does not answer")
+
+// client is a caller of one podd. A call whose caller gave up goes on in podd, as in gRPC, and its answer is lost.
+func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(p.conn, timeout+jitter(w.roll("timeout "+w.rename(what))))
+	done := make(chan error, 1)
+	go func() {
+		defer cancel()
+		err := f(ctx)
+		if ctx.Err() == nil {
+			done <- err
+		}
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		select {
+		case err = <-done: // cancel is called after the answer
+		default:
+			if err = context.Cause(ctx); p.conn.Err() != nil {
+				err = errDown
+			}
+		}
+	}
+	if p.isDead() || p.conn.Err() != nil {
+		err = errDown
+	}
+	if err != nil {
+		w.log("answer: %s: %v", what, err)
+	} else {
+		w.log("answer: %s", what)
+	}
+	return err
+}

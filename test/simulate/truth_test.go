@@ -1,0 +1,369 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/lifecycle"
+	"github.com/podd-project/podd/sandbox/record"
+)
+
+// The sentences that the invariants stand for.
+const (
+	ruleName    = "CRI, RunPodSandbox: at most one ready pod sandbox of a name and attempt"
+	ruleNetwork = "CRI: a ready pod sandbox has its network; PROMISES: no two pods have one address"
+	ruleLive    = "CRI, StopPodSandbox: containers of the sandbox are terminated; RemovePodSandbox: and removed"
+	ruleExit    = "CRI, ContainerStatus: an exit code is that of the process, once and for all"
+	ruleBack    = "PROMISES: a restart does not change the reported state; states do not go back"
+	ruleEvents  = "CRI, GetContainerEvents: an event of each change, in order"
+	ruleListed  = "PROMISES: each pod and container that a caller knows of is listed, also after a power failure"
+	ruleStopped = "CRI, StopPodSandbox: a stopped sandbox is not ready again"
+	ruleRetry   = "CRI, RunPodSandbox: a retry with the same name gets the same id"
+	ruleRun     = "Kubernetes: once faults have ended, pods that are wanted run"
+	ruleEnd     = "PROMISES: a failure of any step leaves nothing behind"
+)
+
+// object is what callers know of a pod or container.
+type object struct {
+	pod      bool
+	key      string // name and attempt of a pod
+	rank     int    // of the state that was reported last
+	known    bool   // a caller has its id, or saw that its creation had succeeded
+	removing bool   // a removal was requested
+	gone     bool   // a removal was answered
+	stopped  bool   // a stop was answered
+	exited   bool
+	code     int32
+	at       time.Time
+}
+
+// truth is what callers were told, compared with the machine and with what podd says now.
+type truth struct {
+	w  *world
+	mu sync.Mutex
+	// objects are by id.
+	objects map[string]*object
+	seen    *podd // the podd of the last check, with the ranks that it listed then
+	ranks   map[string]int
+}
+
+func newTruth(w *world) *truth {
+	return &truth{w: w, objects: map[string]*object{}}
+}
+
+func (w *truth) object(id string) *object {
+	if w.objects[id] == nil {
+		w.objects[id] = &object{}
+	}
+	return w.objects[id]
+}
+
+func (w *truth) podAnswered(id, name string, attempt uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := fmt.Sprintf("%s.%d", name, attempt)
+	for other, o := range w.objects {
+		if o.key == key && other != id && !o.removing && !o.stopped && o.rank == rankReady {
+			w.w.violated(ruleRetry, "%s has ids %s and %s", key, other, id)
+		}
+	}
+	o := w.object(id)
+	o.pod, o.known, o.key, o.rank = true, true, key, max(o.rank, rankReady)
+}
+
+func (w *truth) containerAnswered(id, pod string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.object(id).known = true
+}
+
+func (w *truth) note(id string, f func(*object)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w.object(id))
+}
+
+func (w *truth) removing(id string) { w.note(id, func(o *object) { o.removing = true }) }
+func (w *truth) removed(id string)  { w.note(id, func(o *object) { o.gone = true }) }
+func (w *truth) stopped(id string)  { w.note(id, func(o *object) { o.stopped = true }) }
+
+// Ranks of states: they only increase.
+const (
+	rankReady = iota + 1
+	rankNotReady
+)
+
+func podRank(s record.PodState) int {
+	if s == record.PodReady {
+		return rankReady
+	}
+	return rankNotReady
+}
+
+func containerRank(s record.ContainerState) int {
+	return 1 + slices.Index([]record.ContainerState{
+		record.ContainerCreating, record.ContainerCreated, record.ContainerRunning, record.ContainerExited,
+	}, s)
+}
+
+// watch compares, until ctx ends.
+func (w *truth) watch(ctx context.Context, n *node) {
+	for w.w.pause(ctx, "check", 300*time.Millisecond) {
+		if p := n.podd(); p != nil && !p.isDead() {
+			w.check(p)
+		}
+	}
+}
+
+// check takes no time: it is called when nothing else runs.
+func (w *truth) check(p *podd) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	recovered := false
+	select {
+	case <-p.recovered:
+		recovered = true
+	default:
+	}
+	pods, containers := p.e.Pods(), p.e.Containers()
+	w.checkMachine(pods, recovered)
+	ranks := map[string]int{}
+	ready := map[string]string{}
+	for _, s := range pods {
+		ranks[s.ID] = podRank(s.Status().State)
+		if s.Status().State == record.PodStopping && w.seen == p && w.ranks[s.ID] == rankReady {
+			ranks[s.ID] = rankReady // the event comes at the end of the stop
+		}
+		w.checkPod(s, recovered, ready)
+	}
+	for _, c := range containers {
+		ranks[c.ID] = containerRank(c.Status().State)
+		w.checkContainer(c, recovered)
+	}
+	if recovered && len(p.e.Troubles()) == 0 {
+		for _, id := range w.ids() {
+			if o := w.objects[id]; ranks[id] == 0 && o.known && !o.removing && !w.podRemoving(id) {
+				w.w.violated(ruleListed, "%s is not listed", id)
+				o.removing = true // once
+			}
+		}
+	}
+	if w.seen == p {
+		w.checkEvents(p, ranks)
+	}
+	w.seen, w.ranks = p, ranks
+}
+
+func (w *truth) ids() []string { return w.w.sorted(w.objects) }
+
+// podRemoving reports whether the pod of a container is being removed.
+func (w *truth) podRemoving(id string) bool {
+	name := w.w.nameIn(id)
+	pod, _, of := strings.Cut(name, "/")
+	if !of {
+		return false
+	}
+	for other, o := range w.objects {
+		if o.removing && w.w.nameIn(other) == pod {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *truth) checkMachine(pods []*sandbox.Pod, recovered bool) {
+	if !recovered {
+		return
+	}
+	alive := w.w.m.Runtimes["runc"].Alive()
+	for _, id := range w.w.sorted(alive) {
+		if o := w.objects[alive[id]]; o != nil && (o.gone || o.stopped) {
+			w.w.violated(ruleLive, "%s runs, its pod %s was stopped", id, alive[id])
+			o.gone, o.stopped = false, false
+		}
+	}
+}
+
+func (w *truth) checkPod(s *sandbox.Pod, recovered bool, ready map[string]string) {
+	o, status := w.object(s.ID), s.Status()
+	o.pod = true
+	rank := podRank(status.State)
+	if rank < o.rank && (recovered || !w.w.disk.isStale(s.ID)) {
+		w.w.violated(ruleBack, "pod %s is %s again", s.ID, status.State)
+	}
+	o.rank = max(o.rank, rank)
+	o.known = o.known || status.State == record.PodReady
+	if status.State != record.PodReady || !recovered {
+		return
+	}
+	if o.stopped {
+		w.w.violated(ruleStopped, "pod %s is ready", s.ID)
+		o.stopped = false
+	}
+	m := s.Config.GetMetadata()
+	key := fmt.Sprintf("%s.%d", m.GetName(), m.GetAttempt())
+	if other := ready[key]; other != "" {
+		w.w.violated(ruleName, "%s and %s", other, s.ID)
+	}
+	ready[key] = s.ID
+	leases, _ := w.w.m.Network.Leases() // the fake has no errors
+	if s.Netns == "" {
+		return
+	}
+	if got := leases[s.ID]; !slices.Equal(got, status.IPs) || len(got) == 0 {
+		w.w.violated(ruleNetwork, "pod %s says %v, its network %v", s.ID, status.IPs, got)
+	}
+	for other, ips := range leases {
+		if other != s.ID && slices.ContainsFunc(ips, func(ip string) bool { return slices.Contains(status.IPs, ip) }) {
+			w.w.violated(ruleNetwork, "pods %s and %s have one address", s.ID, other)
+		}
+	}
+}
+
+func (w *truth) checkContainer(c *sandbox.Container, recovered bool) {
+	o, status := w.object(c.ID), c.Status()
+	rank := containerRank(status.State)
+	if rank < o.rank && !w.w.disk.isStale(c.ID) {
+		w.w.violated(ruleBack, "container %s is %s again, rank %d", c.ID, status.State, o.rank)
+	}
+	o.rank = max(o.rank, rank)
+	o.known = o.known || status.State != record.ContainerCreating
+	if status.State != record.ContainerExited {
+		return
+	}
+	if o.exited {
+		removing := o.removing || w.podRemoving(c.ID) // a removal deletes the runtime's copy, whatever the disk took
+		if o.code != status.ExitCode && !w.w.disk.forgot(c.ID, o.code) && !removing {
+			w.w.violated(ruleExit, "%s exited with %d, now with %d", c.ID, o.code, status.ExitCode)
+		}
+		o.code = status.ExitCode
+		return
+	}
+	o.exited, o.code = true, status.ExitCode
+	if reason := w.wrongExit(c, o, status); reason != "" {
+		w.w.violated(ruleExit, "%s exited with %d %s: %s", c.ID, status.ExitCode, status.Reason, reason)
+	}
+}
+
+// wrongExit says why a code that is reported for the first time is wrong.
+func (w *truth) wrongExit(c *sandbox.Container, o *object, status record.ContainerStatus) string {
+	x, ended := w.w.m.Runtimes["runc"].Exits()[c.ID]
+	rebooted := w.w.rebooted(c.ID)
+	switch {
+	case status.Reason == "StartError":
+		return "" // the start has failed
+	case rebooted && status.ExitCode == 255:
+		return ""
+	case !ended:
+		return "it has not"
+	case status.ExitCode != x.Code:
+		return fmt.Sprintf("it was %d", x.Code)
+	case (status.Reason == "OOMKilled") != x.OOM:
+		return fmt.Sprintf("out of memory: %v", x.OOM)
+	}
+	return ""
+}
+
+// checkEvents compares the lists of two checks with the events between them.
+func (w *truth) checkEvents(p *podd, now map[string]int) {
+	all := map[string]int{}
+	maps.Copy(all, now)
+	maps.Copy(all, w.ranks)
+	for _, id := range w.w.sorted(all) {
+		before, after := w.ranks[id], now[id]
+		if before == after {
+			continue
+		}
+		var want []lifecycle.EventType
+		switch o := w.objects[id]; {
+		case after == 0:
+			want = append(want, lifecycle.Deleted)
+		case o.pod && before == 0 && after == rankReady:
+			want = append(want, lifecycle.Created, lifecycle.Started)
+		case o.pod && before == rankReady && after == rankNotReady:
+			want = append(want, lifecycle.Stopped)
+		case !o.pod && before > 0 && after == containerRank(record.ContainerRunning):
+			want = append(want, lifecycle.Started)
+		case !o.pod && before > 0 && after == containerRank(record.ContainerExited):
+			want = append(want, lifecycle.Stopped)
+		}
+		for _, t := range want {
+			if !p.events.has(id, t) {
+				w.w.violated(ruleEvents, "no event %v of %s, which went from %d to %d", t, id, before, after)
+			}
+		}
+	}
+}
+
+func (d *disk) isStale(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stale[id]
+}
+
+// forgot reports whether the disk did not take the exit of a container, and nothing else has it: neither the runtime,
+// after a power loss, nor podd, which alone knows that a start failed.
+func (d *disk) forgot(id string, code int32) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost[id] || code == 128 && d.refused[id]
+}
+
+// sorted returns the keys of m, which are ids, in the order of their names.
+func (w *world) sorted(m any) []string {
+	var keys []string
+	switch m := m.(type) {
+	case map[string]string:
+		keys = slices.Collect(maps.Keys(m))
+	case map[string]int:
+		keys = slices.Collect(maps.Keys(m))
+	case map[string]*object:
+		keys = slices.Collect(maps.Keys(m))
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		return cmp.Or(cmp.Compare(w.nameIn(a), w.nameIn(b)), cmp.Compare(a, b))
+	})
+	return keys
+}
+
+// events is what one subscriber got.
+type events struct {
+	w   *world
+	mu  sync.Mutex
+	got map[string][]lifecycle.EventType
+}
+
+// subscribe subscribes to the events of p until it ends.
+func subscribe(w *world, p *podd) *events {
+	s := &events{w: w, got: map[string][]lifecycle.EventType{}}
+	go func() {
+		_ = p.e.Events(p.conn, func(e sandbox.Event) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if got := s.got[e.ID]; len(got) > 0 && got[len(got)-1] >= e.Type {
+				w.violated(ruleEvents, "event %v of %s after %v", e.Type, e.ID, got)
+			}
+			s.got[e.ID] = append(s.got[e.ID], e.Type)
+			w.log("event: %v of %s", e.Type, e.ID)
+			return nil
+		})
+	}()
+	return s
+}
+
+func (s *events) has(id string, t lifecycle.EventType) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.got[id], t)
+}
+
+func clone[M proto.Message](m M) M { return proto.Clone(m).(M) }
