@@ -335,6 +335,11 @@ bench-compare: embedded ## compare the Go benchmarks with those of commit REF, w
 soak: tools vm images embedded ## the long variants of the reliability tests, ROUNDS times (default 1; root)
 	SOAK=1 PODD_SAMPLE=all $(GO) test $(RACE) -count=$(or $(ROUNDS),1) -timeout 12h -v -run '^Test($(subst | ,|,$(SOAKED)))' ./test/integration/
 
+.PHONY: simulate
+simulate: ## histories of a node from SEEDS seeds (default 1000), the first is SEED; LOG=1 prints them
+	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 12h -run '^TestSimulate$$' ./test/simulate \
+		-seeds=$(or $(SEEDS),1000) -seed=$(or $(SEED),1) $(if $(LOG),-log)
+
 .PHONY: endurance
 endurance: tools vm images build ## hours of pods that come and go, probes, pulls and kills: podd does not grow (root; LENGTH, 2h)
 	ENDURANCE=$(or $(LENGTH),2h) $(GO) test $(RACE) -count=1 -timeout 24h -v -run '^TestEndurance$$' ./test/integration/
