@@ -126,9 +126,7 @@ func (c *Container) releaseLabels() {
 }
 
 func (e *Engine) newContainerRecord(
-	ctx context.Context,
-	p *Pod,
-	config *cri.ContainerConfig,
+	ctx context.Context, p *Pod, config *cri.ContainerConfig,
 ) (record.Container, error) {
 	img, err := e.deps.Images.Resolve(ctx, config.GetImage().GetImage())
 	if err != nil {

@@ -35,9 +35,17 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the creation to be undone: %w", context.Cause(ctx))
 	}
+	end := e.killByDeadline
 	switch c.Status().State {
-	case record.ContainerExited, record.ContainerCreating: // ended, or never created
+	case record.ContainerExited:
 		return nil
+	case record.ContainerCreating:
+		if _, err := e.Container(c.ID); err != nil {
+			return nil // its creation was undone
+		}
+		end = func(ctx context.Context, c *Container, _ *lifecycle.Stop) error { // the undo failed
+			return undo(ctx, e, func(ctx context.Context) error { return e.deleteProcess(ctx, c.pod, c.ID) })
+		}
 	case record.ContainerCreated:
 		if c.startFails() {
 			return e.publishExit(c, oci.Exit{At: time.Now()})
@@ -50,7 +58,7 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 	attempt, first := c.kill.Request(time.Now().Add(grace))
 	if first && !e.work.Go(func() {
 		c.kill.Finish(attempt, e.onContainer(ctx, operation.StopContainer, c, grace, func(ctx context.Context) error {
-			return e.killByDeadline(ctx, c, attempt)
+			return end(ctx, c, attempt)
 		}))
 	}) {
 		c.kill.Finish(attempt, errClosing)

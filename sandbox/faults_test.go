@@ -300,6 +300,38 @@ func TestFailedUndoLeavesAVisibleContainer(t *testing.T) {
 	noLeaks(t, m)
 }
 
+// TestStopEndsUncreatedContainer: the process of a container whose creation failed, and could not be undone, ends with
+// a stop of the container or the pod.
+func TestStopEndsUncreatedContainer(t *testing.T) {
+	for name, stop := range map[string]func(e *Engine, pod, container string) error{
+		"StopPodSandbox": func(e *Engine, pod, _ string) error { return e.StopPod(t.Context(), pod) },
+		"StopContainer":  func(e *Engine, _, container string) error { return e.StopContainer(t.Context(), container, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			e, h := newEngine(t, m)
+			pod := mustRunPod(t, e, "web")
+			infra := m.pidsAlive()
+			h.fail("state", "delete") // the pod is looked at once the container exists
+			if _, err := e.CreateContainer(t.Context(), pod, containerConfig("main")); err == nil {
+				t.Fatal("CreateContainer = nil, want the error of the runtime")
+			}
+			left := e.Containers()
+			if len(left) != 1 || m.pidsAlive() != infra+1 {
+				t.Fatalf("%d containers, %d processes, want one that could not be undone", len(left), m.pidsAlive()-infra)
+			}
+			h.heal("state")
+			h.heal("delete")
+			must(t, stop(e, pod, left[0].ID))
+			if n := m.pidsAlive(); n > infra {
+				t.Errorf("%d processes after %s, want that of the pod at most", n, name)
+			}
+			must(t, e.RemovePod(t.Context(), pod))
+			noLeaks(t, m)
+		})
+	}
+}
+
 func TestNamespaceOutlivesFailingCNI(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)

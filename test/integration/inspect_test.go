@@ -72,7 +72,8 @@ func checkAnnotations(k *kubelet, pod, ctr string, cfg *cri.PodSandboxConfig) {
 	}
 }
 
-// inspectNetwork: the verbose Status has the CNI configuration in force, as containerd's.
+// inspectNetwork: the verbose Status has the CNI configuration in force, as containerd's, and says whether pulls are
+// confined to files.
 func inspectNetwork(k *kubelet) {
 	r, err := k.Runtime.Status(k.ctx(), &cri.StatusRequest{Verbose: true})
 	k.ok("Status", err)
@@ -90,5 +91,8 @@ func inspectNetwork(k *kubelet) {
 	if conf.PluginConfDir != k.Path("net.d") || len(conf.Networks) != 1 || conf.Networks[0].IFName != "eth0" ||
 		conf.Networks[0].Config.Name != k.Bridge || conf.Networks[0].Config.Plugins[0].Network.Type != "bridge" {
 		k.Errorf("cniconfig = %s, want network %s", r.Info["cniconfig"], k.Bridge)
+	}
+	if got := r.Info["landlock"]; got != "true" && got != "false" {
+		k.Errorf("landlock = %q, want whether the kernel has it", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 50, "how many seeds are played")
+	seeds   = flag.Int("seeds", 20, "how many seeds are played")
 	first   = flag.Uint64("seed", 1, "the first seed; alone with -seeds=1")
 	verbose = flag.Bool("log", false, "print the log of each seed, with podd's")
 	bites   = flag.String("bites", "", "play with known bugs in podd: all, or the name of one")

@@ -37,7 +37,7 @@ type object struct {
 	pod      bool
 	key      string // name and attempt of a pod
 	rank     int    // of the state that was reported last
-	known    bool   // a caller has its id, or saw that its creation had succeeded
+	known    bool   // a caller has its id, or saw a pod that is ready or a container that runs
 	removing bool   // a removal was requested
 	gone     bool   // a removal was answered
 	stopped  bool   // a stop was answered
@@ -236,7 +236,7 @@ func (w *truth) checkContainer(c *sandbox.Container, recovered bool) {
 		w.w.violated(ruleBack, "container %s is %s again, rank %d", c.ID, status.State, o.rank)
 	}
 	o.rank = max(o.rank, rank)
-	o.known = o.known || status.State != record.ContainerCreating
+	o.known = o.known || status.State == record.ContainerRunning // one that nobody has started may be replaced by a retry
 	if status.State != record.ContainerExited {
 		return
 	}
