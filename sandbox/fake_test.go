@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"context"
 	"io"
 	"path/filepath"
 	"sync"
@@ -69,11 +68,6 @@ func (m *machine) attach(t *testing.T, id string) {
 	t.Helper()
 	_, err := m.network.Setup(t.Context(), network.Request{PodID: id, Netns: m.dir})
 	must(t, err)
-}
-
-func (m *machine) rootfs() []string {
-	ids, _ := m.images.ContainersWithMounts(context.Background()) // the fake has no errors
-	return ids
 }
 
 // makeRootfs makes root filesystems that no record knows.

@@ -22,9 +22,8 @@ type kubelet struct {
 	n       *node
 	timeout time.Duration // of most calls
 
-	mu      sync.Mutex
-	wishes  map[string]*wish // by name of the pod
-	workers sync.WaitGroup
+	mu     sync.Mutex
+	wishes map[string]*wish // by name of the pod
 }
 
 // wish is a pod that the API server has.

@@ -43,7 +43,6 @@ type object struct {
 	stopped  bool   // a stop was answered
 	exited   bool
 	code     int32
-	at       time.Time
 }
 
 // truth is what callers were told, compared with the machine and with what podd says now.
