@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -105,6 +106,9 @@ func (fs *flights) startLocked(key flightKey, r PullRequest, pull pullFunc) *fli
 
 // noteLocked remembers whether the pull of a name failed.
 func (fs *flights) noteLocked(ref string, err error) {
+	if errors.Is(err, registry.ErrAbandoned) || errors.Is(err, registry.ErrClosing) {
+		return // nothing is known about the image
+	}
 	delete(fs.failures, ref)
 	if err == nil {
 		return

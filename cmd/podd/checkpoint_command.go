@@ -56,6 +56,9 @@ NAMESPACE/NAME.
 Exit status 1 if there is a reason. With CRIU the open files of the processes are among them: watches of files,
 sockets that lead out of the container. The pod is not frozen, so that a checkpoint may find more.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return settings.Error{Err: errors.New("POD is empty")}
+			}
 			daemon, err := client(opts)
 			if err != nil {
 				return err

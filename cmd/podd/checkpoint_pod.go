@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,6 +48,9 @@ or is empty. The pod runs on. POD is the beginning of an id, or NAMESPACE/NAME.`
 			if err != nil {
 				return err
 			}
+			if args[0] == "" {
+				return settings.Error{Err: errors.New("POD is empty")}
+			}
 			daemon, err := client(opts)
 			if err != nil {
 				return err
@@ -61,8 +66,9 @@ or is empty. The pod runs on. POD is the beginning of an id, or NAMESPACE/NAME.`
 				return err
 			}
 			defer done()
-			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-				return err
+			made := os.Mkdir(dir, 0o700)
+			if made != nil && !errors.Is(made, os.ErrExist) {
+				return made
 			}
 			r := &cri.CheckpointPodRequest{PodSandboxId: s.Pods[0].ID, OutputPath: dir}
 			for _, c := range s.Pods[0].Containers {
@@ -70,7 +76,9 @@ or is empty. The pod runs on. POD is the beginning of an id, or NAMESPACE/NAME.`
 					r.ContainerIds = append(r.ContainerIds, c.ID)
 				}
 			}
-			_, err = runtime.CheckpointPod(ctx, r)
+			if _, err = runtime.CheckpointPod(ctx, r); err != nil && made == nil {
+				_ = os.Remove(dir) // podd left nothing in it
+			}
 			return err
 		},
 	}
@@ -92,7 +100,9 @@ func newCheckpointRestoreCommand(opts *settings.Flags) *cobra.Command {
 		Use: "restore DIR", Short: "Start new pods from a checkpoint", Args: cobra.ExactArgs(1),
 		Long: `Start new pods from a checkpoint, and print the id of each. Their containers continue where those of the saved
 pod were, with new addresses. All copies have the random numbers, tokens and names that were in memory: programs that
-need their own have to renew them. A volume of the saved pod has to be given with --mount.`,
+need their own have to renew them. A volume of the saved pod has to be given with --mount. Limits, DNS settings, ports,
+devices, labels and annotations are not those of the saved pod: the checkpoint does not have them. A kubelet removes
+pods that it does not know.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
@@ -100,6 +110,9 @@ need their own have to renew them. A volume of the saved pod has to be given wit
 			}
 			if r.copies < 1 {
 				return settings.Error{Err: fmt.Errorf("flag --copies: %d is less than 1", r.copies)}
+			}
+			if err := r.makeAbsolute(); err != nil {
+				return err
 			}
 			s, err := snapshot.Inspect(dir)
 			if err != nil {
@@ -110,7 +123,9 @@ need their own have to renew them. A volume of the saved pod has to be given wit
 				return err
 			}
 			defer done()
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			for i := range r.copies {
 				request, err := r.request(dir, s.Manifest, i)
@@ -135,6 +150,21 @@ need their own have to renew them. A volume of the saved pod has to be given wit
 	flags.IntVar(&r.copies, "copies", 1, "start this `number` of pods")
 	flags.DurationVar(&timeout, "timeout", 10*time.Minute, "give up after this `duration`")
 	return cmd
+}
+
+// makeAbsolute makes the paths of the flags absolute, as podd wants them.
+func (r *restoring) makeAbsolute() (err error) {
+	if r.logs != "" {
+		if r.logs, err = filepath.Abs(r.logs); err != nil {
+			return err
+		}
+	}
+	for destination, source := range r.mounts {
+		if r.mounts[destination], err = filepath.Abs(source); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // request is the request for copy number i of a checkpoint, which podd verifies then.
@@ -176,11 +206,18 @@ func (r *restoring) request(dir string, m snapshot.Manifest, i int) (*cri.Restor
 }
 
 // startRestored makes the pod and starts its containers, or leaves nothing.
-func startRestored(ctx context.Context, runtime cri.RuntimeServiceClient, r *cri.RestorePodRequest) (string, error) {
+func startRestored(
+	ctx context.Context, runtime cri.RuntimeServiceClient, r *cri.RestorePodRequest,
+) (_ string, err error) {
 	if dir := r.Config.LogDirectory; dir != "" {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return "", err
 		}
+		defer func() {
+			if err != nil {
+				_ = os.RemoveAll(dir)
+			}
+		}()
 	}
 	made, err := runtime.RestorePod(ctx, r)
 	if err != nil {

@@ -386,7 +386,7 @@ func (l *loader) loadDockerArchive(ctx context.Context) error {
 		if err == nil {
 			err = l.loadImage(ctx, refs[0], func(string) []reference.Named { return names })
 		}
-		if err != nil && l.hardLink != "" {
+		if err != nil && l.hardLink != "" && !registry.HasKind(err) && !layers.IsFull(err) && ctx.Err() == nil {
 			err = fmt.Errorf("%w (docker archives with hard links, as %.200q, are not supported)", err, l.hardLink)
 		}
 		if err != nil {

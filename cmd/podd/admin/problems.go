@@ -30,9 +30,9 @@ type Problem struct {
 	Next string `json:"next,omitempty"`
 }
 
-// SetProblems fills s.Problems from the rest of s and from the operations that failed lately, the newest first.
+// SetProblems fills s.Problems from the rest of s and from the last creations that failed, the newest first.
 func (s *Status) SetProblems(failed []operation.Operation, now time.Time) {
-	s.Problems = slices.Concat(s.problemsOfNode(), s.stuck(), s.problemsOfPods(now), s.failedStarts(failed, now),
+	s.Problems = slices.Concat(s.problemsOfNode(), s.stuck(), s.problemsOfPods(now), failedStarts(failed, now),
 		s.failedPulls(now))
 }
 
@@ -67,6 +67,9 @@ func (s *Status) problemsOfNode() (found []Problem) {
 	return found
 }
 
+// waits are the stages that last as long as the pod's author wants.
+var waits = []string{"grace period", "stop containers", "command", "save"}
+
 // stuck are the operations that have been in one stage for long.
 func (s *Status) stuck() (found []Problem) {
 	for _, o := range s.Operations {
@@ -74,7 +77,7 @@ func (s *Status) stuck() (found []Problem) {
 		if n := len(o.Stages); n > 0 {
 			age = time.Duration(o.Stages[n-1].Took)
 		}
-		if age >= stuckAfter {
+		if age >= stuckAfter && !slices.Contains(waits, o.Stage()) {
 			found = append(found, Problem{
 				Text: fmt.Sprintf("%s is stuck in %s for %v", o.Verb, o.Stage(), age.Round(time.Second)),
 				Pod:  o.Pod, Name: o.Name, Next: showPod(o.Pod),
@@ -92,7 +95,7 @@ func (s *Status) problemsOfPods(now time.Time) (found []Problem) {
 			switch {
 			case c.Unmonitored:
 				text = "its monitor died: output is no longer logged, recreate it"
-			case c.failed() && now.Sub(c.Finished) < recent && !p.replaced(c):
+			case c.failed() && now.Sub(c.Finished) < recent && !s.replaced(p, c):
 				text = c.Exit()
 				if c.Attempt > 0 {
 					text += fmt.Sprintf(", %d starts", c.Attempt+1)
@@ -119,42 +122,27 @@ func (c Container) Exit() string {
 	return text
 }
 
-// replaced reports whether the pod has a later attempt of the container.
-func (p Pod) replaced(c Container) bool {
-	return slices.ContainsFunc(p.Containers, func(other Container) bool {
-		return other.Name == c.Name && other.Attempt > c.Attempt
+// replaced reports whether a later attempt of the container exists, also in a new sandbox of the pod.
+func (s *Status) replaced(p Pod, c Container) bool {
+	return slices.ContainsFunc(s.Pods, func(other Pod) bool {
+		return other.Name == p.Name && slices.ContainsFunc(other.Containers, func(later Container) bool {
+			return later.Name == c.Name && later.Created.After(c.Created)
+		})
 	})
 }
 
-// failedStarts are the pods and containers that could not be made lately and do not run since.
-func (s *Status) failedStarts(failed []operation.Operation, now time.Time) (found []Problem) {
-	seen := map[string]bool{}
+// failedStarts are the pods and containers that could not be made lately.
+func failedStarts(failed []operation.Operation, now time.Time) (found []Problem) {
 	for _, o := range failed {
-		if now.Sub(o.Began) > recent || o.Outcome == operation.OutcomeCanceled || seen[o.Name] {
+		if now.Sub(o.Began) > recent {
 			continue
 		}
-		if o.Verb != operation.RunPod && o.Verb != operation.CreateContainer || s.started(o) {
-			continue
-		}
-		seen[o.Name] = true
 		found = append(found, Problem{
 			Text: fmt.Sprintf("%s failed in %s: %s", o.Verb, o.FailedStage(), o.Error), Pod: o.Pod, Name: o.Name,
 			Next: "podd history --failed --stages " + o.Name,
 		})
 	}
 	return found
-}
-
-// started reports whether a pod or container of the operation's name was made after it.
-func (s *Status) started(o operation.Operation) bool {
-	return slices.ContainsFunc(s.Pods, func(p Pod) bool {
-		if o.Verb == operation.RunPod {
-			return p.Name == o.Name && p.State == "ready" && p.Created.After(o.Began)
-		}
-		return p.ID == o.Pod && slices.ContainsFunc(p.Containers, func(c Container) bool {
-			return p.Name+"/"+c.Name == o.Name && c.Created.After(o.Began)
-		})
-	})
 }
 
 func (s *Status) failedPulls(now time.Time) (found []Problem) {

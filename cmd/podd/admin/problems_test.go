@@ -42,7 +42,10 @@ func TestProblems(t *testing.T) {
 		{name: "crash loop", status: Status{Pods: pod(exited("Error", 3, time.Minute, 7))},
 			want: "shop/web: container app: Error, exit code 3, 8 starts (podd status 0123456789abc)"},
 		{name: "crash before the last restart",
-			status: Status{Pods: pod(exited("Error", 3, time.Minute, 7), Container{Name: "app", State: "running", Attempt: 8})}},
+			status: Status{Pods: pod(exited("Error", 3, time.Minute, 7),
+				Container{Name: "app", State: "running", Attempt: 8, Created: now})}},
+		{name: "crash in the last sandbox", status: Status{Pods: append(pod(exited("Error", 3, time.Minute, 7)), Pod{
+			Name: "shop/web", Containers: []Container{{Name: "app", State: "running", Created: now}}})}},
 		{name: "killed for memory", status: Status{Pods: pod(exited("OOMKilled", 137, time.Second, 0))},
 			want: "shop/web: container app: OOMKilled, exit code 137 (podd status 0123456789abc)"},
 		{name: "crash an hour ago", status: Status{Pods: pod(exited("Error", 3, time.Hour, 0))}},
@@ -51,27 +54,22 @@ func TestProblems(t *testing.T) {
 			want: "shop/web: container app: its monitor died: output is no longer logged, recreate it " +
 				"(podd status 0123456789abc)"},
 		{name: "pod cannot be made", failed: []operation.Operation{
-			failed(operation.RunPod, "shop/web", time.Minute), failed(operation.RunPod, "shop/web", 2*time.Minute)},
+			failed(operation.RunPod, "shop/web", time.Minute)},
 			want: "shop/web: RunPodSandbox failed in network: no address (podd history --failed --stages shop/web)"},
-		{name: "pod was made later", status: Status{Pods: pod()},
+		{name: "pod could not be made an hour ago",
 			failed: []operation.Operation{failed(operation.RunPod, "shop/web", 2*time.Hour)}},
-		{name: "pod was made after a failure", status: Status{
-			Pods: []Pod{{Name: "shop/web", State: "ready", Created: ago(time.Second)}}},
-			failed: []operation.Operation{failed(operation.RunPod, "shop/web", time.Minute)}},
 		{name: "container cannot be made", status: Status{Pods: pod()},
 			failed: []operation.Operation{failed(operation.CreateContainer, "shop/web/app", time.Minute)},
 			want: "shop/web/app: CreateContainer failed in network: no address " +
 				"(podd history --failed --stages shop/web/app)"},
-		{name: "container was made after a failure", status: Status{
-			Pods: pod(Container{Name: "app", State: "running", Created: ago(time.Second)})},
-			failed: []operation.Operation{failed(operation.CreateContainer, "shop/web/app", time.Minute)}},
-		{name: "probe failed", failed: []operation.Operation{failed(operation.ExecSync, "shop/web/app", time.Minute)}},
 		{name: "image", status: Status{FailedPulls: []image.PullFailure{
 			{Ref: "a:1", Error: "pull a:1: not found", Time: ago(time.Minute)}, {Ref: "old", Error: "x", Time: ago(time.Hour)}}},
 			want: "node: image cannot be pulled: pull a:1: not found (podd image explain a:1)"},
 		{name: "stuck", status: Status{Operations: []operation.Operation{
 			{Verb: operation.RunPod, Name: "shop/web", Pod: "0123456789abcdef",
 				Stages: []operation.Stage{{Name: "network", Took: operation.Duration(time.Minute)}}},
+			{Verb: operation.StopContainer, Name: "shop/old",
+				Stages: []operation.Stage{{Name: "grace period", Took: operation.Duration(time.Minute)}}},
 			{Verb: operation.RunPod, Name: "shop/new", Took: operation.Duration(time.Second)}}},
 			want: "shop/web: RunPodSandbox is stuck in network for 1m0s (podd status 0123456789abc)"},
 		{name: "network", status: Status{Conditions: []Condition{{Type: "NetworkReady", Message: "no file"},

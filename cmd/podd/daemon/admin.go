@@ -19,6 +19,7 @@ import (
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/streaming"
 )
 
@@ -126,29 +127,33 @@ func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error)
 	for _, p := range e.Pods() {
 		s.Pods = append(s.Pods, podStatus(e, p))
 	}
-	failed, _ := a.History(history.Query{Failed: true, Limit: failuresRead})
-	s.SetProblems(failed, time.Now())
+	s.SetProblems(a.d.observers.starts.list(), time.Now())
 	return s, nil
 }
-
-// failuresRead is how many failed operations are read to find what cannot be started.
-const failuresRead = 200
 
 func hostname() string {
 	name, _ := os.Hostname() // only shown
 	return name
 }
 
-// findPod returns the pod whose id begins with name, or the one that is called that, namespace/name.
+// findPod returns the pod whose id begins with name, or the one that is called that, namespace/name: of several the one
+// that is ready, for the kubelet keeps former ones.
 func findPod(e *sandbox.Engine, name string) (*sandbox.Pod, error) {
 	if !strings.Contains(name, "/") {
 		return e.Pod(name)
 	}
-	var found []*sandbox.Pod
+	var found, ready []*sandbox.Pod
 	for _, p := range e.Pods() {
-		if podName(p) == name {
-			found = append(found, p)
+		if podName(p) != name {
+			continue
 		}
+		found = append(found, p)
+		if p.Status().State == record.PodReady {
+			ready = append(ready, p)
+		}
+	}
+	if len(ready) == 1 {
+		return ready[0], nil
 	}
 	switch len(found) {
 	case 0:

@@ -15,7 +15,7 @@ const flushSpansTimeout = 3 * time.Second
 
 // newObservers makes those that are configured. podd runs without one that cannot be made.
 func (d *daemon) newObservers() (o observers) {
-	o.history = d.openHistory()
+	o.starts, o.history = newFailedStarts(), d.openHistory()
 	if d.cfg.Metrics.Enabled() {
 		o.metrics = metrics.New(d.version)
 	}

@@ -14,6 +14,7 @@ import (
 
 // observers receive operations and calls. Those that are not configured are nil.
 type observers struct {
+	starts  *failedStarts
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer
 	history *history.History
@@ -22,6 +23,9 @@ type observers struct {
 // operation returns the function that the engine calls for each finished operation, nil without observers.
 func (o observers) operation() func(context.Context, operation.Operation) {
 	var all []func(context.Context, operation.Operation)
+	if o.starts != nil {
+		all = append(all, o.starts.add)
+	}
 	if o.metrics != nil {
 		all = append(all, o.metrics.ObserveOperation)
 	}
