@@ -195,10 +195,8 @@ func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.State == record.ContainerExited { // podd may have died before its sync, and others will hear of it
-		if err := e.deps.Records.Sync(filepath.Join(dir, record.StatusFile)); err != nil {
-			return nil, err
-		}
+	if err := record.SyncStatus(e.deps.Records, dir, s); err != nil {
+		return nil, err
 	}
 	c := e.newContainer(p, r, s)
 	if lost != nil {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,16 @@ func TestExitIsSyncedBeforeItIsListed(t *testing.T) {
 		time.Sleep(2 * loadRetry)
 		if s := waitExited(t, e, id); s.ExitCode != 7 {
 			t.Errorf("status = %+v, want exit code 7", s)
+		}
+		kill(e, h)
+
+		old := time.Now().Add(-time.Hour)
+		must(t, os.Chtimes(recordsOf(m, pod, id)["container status"], old, old))
+		e, h = makeEngine(t, m, "boot-1")
+		h.fail("sync")
+		must(t, e.Recover(t.Context()))
+		if s := container(t, e, id); s.ExitCode != 7 {
+			t.Errorf("status of an old exit = %+v, want exit code 7 without a sync", s)
 		}
 		must(t, e.RemovePod(t.Context(), pod))
 		noLeaks(t, m)

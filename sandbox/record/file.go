@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/podd-project/podd/checkpoint"
 )
@@ -92,4 +94,20 @@ func WriteStatus(disk checkpoint.Disk, dir string, status Status) error {
 		write = disk.Write
 	}
 	return write(filepath.Join(dir, StatusFile), StatusVersion, status)
+}
+
+// writeBackTime is after how long the kernel has written a file back, which normally takes half a minute.
+const writeBackTime = 5 * time.Minute
+
+// SyncStatus completes the WriteStatus of a daemon that may have died in it: others will hear of the status. One that
+// was written long ago is on the disk. Syncing those of all containers would delay each start of podd.
+func SyncStatus(disk checkpoint.Disk, dir string, status Status) error {
+	if !status.synced() {
+		return nil
+	}
+	path := filepath.Join(dir, StatusFile)
+	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > writeBackTime {
+		return nil
+	}
+	return disk.Sync(path)
 }

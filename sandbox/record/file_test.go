@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -103,7 +104,41 @@ func TestSynced(t *testing.T) {
 	}
 }
 
-// BenchmarkWriteStatus compares a status that is synced with one that is not. TMPDIR selects the disk.
+// syncCounter is a disk that counts its syncs.
+type syncCounter struct {
+	checkpoint.Files
+	n int
+}
+
+func (d *syncCounter) Sync(string) error { d.n++; return nil }
+
+// TestSyncStatus: only an exit is synced, unless it is old.
+func TestSyncStatus(t *testing.T) {
+	exited := ContainerStatus{State: ContainerExited}
+	for name, c := range map[string]struct {
+		status Status
+		age    time.Duration
+		want   int
+	}{
+		"new": {exited, 0, 1}, "recent": {exited, writeBackTime - time.Minute, 1}, "future": {exited, -time.Hour, 1},
+		"old": {exited, writeBackTime + time.Second, 0}, "running": {ContainerStatus{State: ContainerRunning}, 0, 0},
+	} {
+		dir, at := filepath.Join(t.TempDir(), "c1"), time.Now().Add(-c.age)
+		save(t, dir, Container{ID: "c1", PodID: "p1", Config: &cri.ContainerConfig{}}, c.status)
+		if err := os.Chtimes(filepath.Join(dir, StatusFile), at, at); err != nil {
+			t.Fatal(err)
+		}
+		var disk syncCounter
+		if err := SyncStatus(&disk, dir, c.status); err != nil || disk.n != c.want {
+			t.Errorf("%s: %d syncs, error %v, want %d", name, disk.n, err, c.want)
+		}
+	}
+	var disk syncCounter
+	if err := SyncStatus(&disk, t.TempDir(), exited); err != nil || disk.n != 1 {
+		t.Errorf("unknown time: %d syncs, error %v, want 1", disk.n, err)
+	}
+}
+
 // TestRecordIsPlain: the text of a request has no escapes for browsers, which are six times as long.
 func TestRecordIsPlain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "p")
@@ -114,6 +149,7 @@ func TestRecordIsPlain(t *testing.T) {
 	}
 }
 
+// BenchmarkWriteStatus compares a status that is synced with one that is not. TMPDIR selects the disk.
 func BenchmarkWriteStatus(b *testing.B) {
 	for _, state := range []ContainerState{ContainerRunning, ContainerExited} {
 		b.Run(string(state), func(b *testing.B) {
