@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -38,9 +39,7 @@ func (e *Engine) removeContainer(ctx context.Context, c *Container) error {
 	if _, err := e.Container(c.ID); err != nil {
 		return nil // another container may have its labels by now
 	}
-	return undo(ctx, e, func(ctx context.Context) error {
-		return e.deleteContainer(ctx, c)
-	})
+	return undo(ctx, e, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
 }
 
 // deleteContainer tears c down and removes its record. It needs c.slot, or a c that is not listed.
@@ -48,7 +47,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	if err := e.teardownContainer(ctx, c); err != nil {
 		return err
 	}
-	c.removeUnusedLog()
+	c.removeUnusedLog(e.store.containersOf(c.pod))
 	operation.SetStage(ctx, "remove record")
 	if err := e.deps.Records.Remove(filepath.Dir(c.dir), c.ID); err != nil {
 		return err
@@ -58,9 +57,12 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	return nil
 }
 
-// removeUnusedLog removes the empty log of a container that was never started: the kubelet counts logs as restarts.
-func (c *Container) removeUnusedLog() {
-	if !c.Status().StartedAt.IsZero() || c.View().LogPath() == "" {
+// removeUnusedLog removes the empty log of a container that was never started: the kubelet counts logs as restarts. It
+// leaves one that another container of the pod has, too: after a restart a creation may be repeated before its undo.
+func (c *Container) removeUnusedLog(siblings []*Container) {
+	path := c.View().LogPath()
+	shared := func(o *Container) bool { return o != c && o.View().LogPath() == path }
+	if !c.Status().StartedAt.IsZero() || path == "" || slices.ContainsFunc(siblings, shared) {
 		return
 	}
 	if err := c.logFile().RemoveEmpty(); err != nil {

@@ -93,6 +93,43 @@ func failCreations(t *testing.T, crash bool) {
 	noLeaks(t, m)
 }
 
+// TestDiscardLeavesLogOfRetry: the kubelet repeats a creation with the same log path while podd discards the one that a
+// crash has interrupted.
+func TestDiscardLeavesLogOfRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		pc, cc := podConfig("web"), containerConfig("main")
+		pc.LogDirectory, cc.LogPath = t.TempDir(), "main/0.log"
+		pod, err := e.RunPod(t.Context(), pc, "")
+		must(t, err)
+		h.hold("create")
+		go func() { _, _ = e.CreateContainer(t.Context(), pod, cc) }() // the daemon dies before its answer
+		h.await("create")
+		kill(e, h)
+
+		e, h = makeEngine(t, m, "boot-1")
+		release := h.hold("delete")
+		must(t, e.Recover(t.Context()))
+		h.await("delete")
+		retry := containerConfig("main")
+		retry.LogPath = "main/./0.log"
+		_, err = e.CreateContainer(t.Context(), pod, retry)
+		must(t, err)
+		release()
+		must(t, e.WaitRecovered(t.Context()))
+		if n := len(e.store.containers.List(nil)); n != 1 {
+			t.Errorf("%d containers, want the repeated one", n)
+		}
+		if _, err := os.Lstat(filepath.Join(pc.LogDirectory, cc.LogPath)); err != nil {
+			t.Errorf("log of the repeated container: %v, want it there", err)
+		}
+		removeEverything(t, e)
+		noLeaks(t, m)
+		kill(e, h)
+	})
+}
+
 func TestRetryByNameJoinsTheCreation(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
