@@ -108,8 +108,8 @@ func (c *ProbeCache[T]) probeAgain(done chan struct{}) {
 // runProbe probes and keeps the result, unless it says less than the last one or began before that one.
 func (c *ProbeCache[T]) runProbe(ctx context.Context) error {
 	r := probeResult[T]{began: time.Now()}
-	r.value, r.err = c.probe(ctx)
-	r.at = time.Now()
+	value, err := c.probe(ctx)
+	r.value, r.err, r.at = value, err, time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil {
@@ -117,8 +117,11 @@ func (c *ProbeCache[T]) runProbe(ctx context.Context) error {
 	}
 	complete := !c.last.at.IsZero() && c.last.hurried == 0
 	if complete && (r.hurried > 0 && c.last.err == nil || r.began.Before(c.last.began)) {
-		return r.err
+		return err
+	}
+	if r.hurried > 1 && err != nil && c.last.err == nil {
+		r.value, r.err = c.last.value, nil // a busy machine, not a missing program
 	}
 	c.last = r
-	return r.err
+	return err
 }

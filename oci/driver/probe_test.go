@@ -94,6 +94,36 @@ func TestHurriedProbeIsRepeated(t *testing.T) {
 	})
 }
 
+// TestHurriedProbeThatFails: the result of an earlier one is kept, and the program runs at once only once more.
+func TestHurriedProbeThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &program{probe: hurry}
+		c := NewProbeCache("h", "", p.run)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Probe(ctx); err != nil {
+			t.Errorf("Probe = %v, want nil", err)
+		}
+		p.probe = p.hang
+		for range 3 {
+			want(t, c, "half", nil)
+		}
+		if n := p.runs.Load(); n != 2 {
+			t.Errorf("the program ran %d times, want twice", n)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Probe(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("Probe = %v, want %v", err, context.Canceled)
+		}
+		p.probe = returns("", errMissing) // in time
+		if err := c.Probe(t.Context()); !errors.Is(err, errMissing) {
+			t.Errorf("Probe = %v, want %v", err, errMissing)
+		}
+		want(t, c, "", errMissing)
+	})
+}
+
 // TestCompleteProbeWins: over a hurried one, and over one that began before it.
 func TestCompleteProbeWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
