@@ -28,16 +28,22 @@ func (c *commandStderr) Write(p []byte) (int, error) {
 	if c.passing {
 		return c.client.Write(p)
 	}
+	held := c.held.Len()
 	c.held.Write(p)
+	held = c.held.Len() - held // of p
 	started := false
 	_ = process.Poll(c.ctx, func() bool {
 		started = driver.FileExists(c.command.pidFile) || c.held.Len() == outputLimit // no runtime says as much
 		return started || !c.command.launcher.Alive() || hasInput(c.pipe)
 	})
-	if started {
-		return len(p), c.pass()
+	if !started {
+		return len(p), nil
 	}
-	return len(p), nil
+	err := c.pass()
+	if err == nil && held < len(p) {
+		_, err = c.client.Write(p[held:])
+	}
+	return len(p), err
 }
 
 // pass passes on the held text, and from now on everything.
