@@ -64,8 +64,8 @@ func NewCollector(cfg Config) *Collector {
 	return &Collector{cfg: cfg, probes: map[probeKey]measurable{}}
 }
 
-// Containers measures containers, by id. Those without a process are left out. It waits at most a second for one that
-// cannot be measured, and then returns its last sample.
+// Containers measures containers, by id. Those without a process are left out. It waits at most MeterPatience,
+// and returns the last sample of one that is not measured by then.
 func (c *Collector) Containers(ctx context.Context, targets []ContainerTarget, want Want) map[string]Container {
 	out := make(map[string]Container, len(targets))
 	probes := make([]*probe[Sample], len(targets))
