@@ -316,9 +316,13 @@ func (s *session) resizeTerminal(ctx context.Context, z oci.Size) {
 	_ = s.conn.call(ctx, "ResizePty", request, empty())
 }
 
-// closeInput ends the command's input: both our end of the pipe and the shim's are closed.
+// closeInput ends the command's input: both our end of the pipe and the shim's are closed. The shim of runc opens the
+// pipe for reading some time after it has said that the command is started: input that was closed before was lost.
 func (s *session) closeInput(ctx context.Context) {
-	_ = s.stdin.Close()
+	if w, err := fifo.WriteOnly(s.stdin); err == nil {
+		_ = process.Poll(ctx, func() bool { return fifo.HasReader(w) })
+		_ = w.Close()
+	}
 	_ = s.conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: s.id, ExecID: s.execID, Stdin: true}, empty())
 }
 

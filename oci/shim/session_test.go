@@ -3,6 +3,7 @@ package shim
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/oci/shim/fifo"
 )
 
 // dialShim connects to a shim that answers with these methods.
@@ -262,4 +264,41 @@ func killedSession(t *testing.T, pid uint32, started func()) *session {
 		},
 	})
 	return &session{conn: c, id: "c", execID: "e", background: func(func()) {}}
+}
+
+// TestInputWaitsForItsReader: the shim of runc opens the pipe of the input after it has said that the command is
+// started. The input does not end before that, or it would be lost.
+func TestInputWaitsForItsReader(t *testing.T) {
+	ended := make(chan struct{})
+	c := dialShim(t, map[string]ttrpc.Method{"CloseIO": func(context.Context, func(any) error) (any, error) {
+		close(ended)
+		return empty(), nil
+	}})
+	path := filepath.Join(t.TempDir(), "stdin")
+	if err := fifo.Make(path); err != nil {
+		t.Fatal(err)
+	}
+	w, err := fifo.Write(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WriteString("input"); err != nil {
+		t.Fatal(err)
+	}
+	s := &session{conn: c, id: "c", execID: "e", stdin: w}
+	go s.closeInput(t.Context())
+	select {
+	case <-ended:
+		t.Fatal("the input ended before it had a reader")
+	case <-time.After(100 * time.Millisecond):
+	}
+	r, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || string(got) != "input" {
+		t.Errorf("read %q, %v, want the input and its end", got, err)
+	}
+	<-ended
 }

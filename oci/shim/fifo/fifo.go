@@ -39,6 +39,30 @@ func Open(path string) (*Reader, error) {
 // the pipe until it is read.
 func Write(path string) (*os.File, error) { return open(path, os.O_RDWR) }
 
+// WriteOnly closes f, which Write opened, and returns a file in its place that is not a reader. The data stays in the
+// pipe. If that file is closed before another process has opened the pipe for reading, its data is lost, and a reader
+// that comes later waits forever for a writer: see HasReader.
+func WriteOnly(f *os.File) (*os.File, error) {
+	defer f.Close()
+	return open(f.Name(), os.O_WRONLY)
+}
+
+// HasReader reports whether the pipe of w, which WriteOnly returned, is open for reading.
+func HasReader(w *os.File) bool {
+	raw, err := w.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var fds [1]unix.PollFd
+	var errPoll error
+	err = raw.Control(func(fd uintptr) {
+		fds[0].Fd = int32(fd)
+		_, errPoll = unix.Poll(fds[:], 0)
+	})
+	// pipe(7): POLLERR is set while there is no reader. A signal may have interrupted the call, which says nothing.
+	return err == nil && errPoll == nil && fds[0].Revents&unix.POLLERR == 0
+}
+
 // open refuses a file that is not a pipe: reads of a device or a regular file would not wait, or not end.
 func open(path string, flag int) (*os.File, error) {
 	// Non-blocking: opening does not wait for the other end, and reads and writes wait in the runtime's poller.

@@ -154,3 +154,41 @@ func TestCopyOutput(t *testing.T) {
 		t.Errorf("CopyOutput copied %q, %v, want %q, none", out.String(), err, "rest")
 	}
 }
+
+// TestLateReader: data that was written before another process opens the pipe is there when it does, and then ends.
+func TestLateReader(t *testing.T) {
+	for _, data := range []string{"early", ""} {
+		path := newFifo(t)
+		both, err := Write(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := both.WriteString(data); err != nil {
+			t.Fatal(err)
+		}
+		w, err := WriteOnly(both)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := both.WriteString("x"); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("write to the first file = %v, want %v", err, os.ErrClosed)
+		}
+		if HasReader(w) {
+			t.Error("HasReader = true before there is one")
+		}
+		r, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !HasReader(w) {
+			t.Error("HasReader = false with a reader")
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(r); err != nil || string(got) != data {
+			t.Errorf("read %q, %v, want %q and the end", got, err, data)
+		}
+		r.Close()
+	}
+}
