@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,15 +40,23 @@ func TestDeadFileSystem(t *testing.T) {
 	}
 }
 
-// sleepIn runs a process with that working directory until the test ends.
+// sleepIn runs a process with that working directory until the test ends. The process changes to it by itself: between
+// fork and exec it would wait for the FUSE server of this process, whose garbage collector may wait for the fork.
 func sleepIn(t *testing.T, dir string, attr *syscall.SysProcAttr) int {
 	t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	cmd.Dir, cmd.SysProcAttr = dir, attr
+	cmd := exec.Command("sh", "-c", `cd "$1" && echo there && exec sleep 1000`, "sh", dir)
+	cmd.Dir, cmd.SysProcAttr = "/", attr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("the process in %s says %q, %v", dir, line, err)
+	}
 	return cmd.Process.Pid
 }
 
