@@ -81,10 +81,13 @@ func (p *Pod) lose(reason string) {
 		return
 	}
 	defer p.slot.Release()
-	if p.Status().State != record.PodReady {
+	state := p.Status().State
+	if state == record.PodNotReady {
 		return
 	}
 	p.log().WithField("reason", reason).Warn("pod sandbox is no longer ready")
 	p.markNotReady(reason)
-	p.post(lifecycle.Stopped)
+	if state == record.PodReady { // lists may have said so
+		p.post(lifecycle.Stopped)
+	}
 }

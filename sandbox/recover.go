@@ -222,11 +222,7 @@ func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
 		}
 		p.creation.Finish(err)
 	case podNotReady:
-		ready := p.Status().State == record.PodReady
-		p.markNotReady(reason)
-		if ready { // the engine may have served before: lists said ready
-			p.post(lifecycle.Stopped)
-		}
+		p.lose(reason)
 	}
 }
 

@@ -129,3 +129,36 @@ func TestEventOfPodFoundDead(t *testing.T) {
 		kill(e, h)
 	})
 }
+
+// TestStopOfPodFoundDead: a recovery finds a pod dead while a caller stops it. The stop says so, and posts the event.
+func TestStopOfPodFoundDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		pod := mustRunPod(t, e, "web")
+		kill(e, h)
+		m.exit(pod, oci.Exit{Code: 137, Known: true, At: time.Now()})
+
+		e, h = makeEngine(t, m, "boot-1")
+		look, detach := h.hold("state"), h.hold("teardown")
+		must(t, e.Recover(t.Context()))
+		stopped := make(chan error, 1)
+		go func() { stopped <- e.StopPod(t.Context(), pod) }()
+		synctest.Wait()
+		look()
+		synctest.Wait()
+		p, err := e.Pod(pod)
+		must(t, err)
+		if s := p.Status().State; s != record.PodStopping {
+			t.Errorf("pod is %s during the stop, want %s", s, record.PodStopping)
+		}
+		detach()
+		must(t, <-stopped)
+		if s := p.Status().State; s != record.PodNotReady {
+			t.Errorf("pod is %s after the stop, want %s", s, record.PodNotReady)
+		}
+		must(t, e.RemovePod(t.Context(), pod))
+		noLeaks(t, m)
+		kill(e, h)
+	})
+}
