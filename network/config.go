@@ -38,13 +38,14 @@ const maxDelTimeout = 2 * time.Minute
 // DefaultConfig returns the default values.
 func DefaultConfig() Config {
 	return Config{
-		NetnsDir:     "/var/run/netns",
-		ConfDir:      "/etc/cni/net.d",
-		BinDirs:      []string{"/opt/cni/bin", "/usr/lib/cni"},
-		IPPreference: "cni",
-		PluginEnv:    []string{},
-		AddTimeout:   2 * time.Minute,
-		DelTimeout:   maxDelTimeout,
+		NetnsDir:        "/var/run/netns",
+		ConfDir:         "/etc/cni/net.d",
+		BinDirs:         []string{"/opt/cni/bin", "/usr/lib/cni"},
+		IPPreference:    "cni",
+		PluginEnv:       []string{},
+		SkipIdlePlugins: true,
+		AddTimeout:      2 * time.Minute,
+		DelTimeout:      maxDelTimeout,
 	}
 }
 

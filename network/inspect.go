@@ -3,7 +3,6 @@ package network
 import (
 	"fmt"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
 
 	"github.com/podd-project/podd/network/reference"
@@ -18,8 +17,6 @@ type Inspection struct {
 	Problems []error
 	// Masquerade is the type of the plugin that writes packet filter rules for each pod (ipMasq), "" if none does.
 	Masquerade string
-	// Idle are the plugins that SkipIdlePlugins would skip for a pod without host ports and limits.
-	Idle []string
 }
 
 // Inspect reads the CNI configuration and looks for its plugins. It runs no plugin and changes nothing.
@@ -34,7 +31,11 @@ func Inspect(cfg Config) Inspection {
 		return in
 	}
 	in.Network = list.Name
-	in.inspectSpeed(cfg, list)
+	for _, p := range list.Plugins {
+		if reference.IPMasq(p) {
+			in.Masquerade = p.Network.Type
+		}
+	}
 	c := &CNI{newExec: func(o execOptions) invoke.Exec { return &executor{execOptions: o} }}
 	c.settings.Store(&cfg)
 	if err := c.missingPlugin(list); err != nil {
@@ -57,21 +58,6 @@ func (in *Inspection) inspectTemplate(path string) {
 		if err != nil {
 			in.Problems = append(in.Problems, fmt.Errorf("conf_template %s with the pod CIDR %s: %w", path, ranges, err))
 			return
-		}
-	}
-}
-
-// inspectSpeed looks for plugins that make the network slow.
-func (in *Inspection) inspectSpeed(cfg Config, list *libcni.NetworkConfigList) {
-	var idle reference.Idle
-	e := &executor{}
-	for _, p := range list.Plugins {
-		if reference.IPMasq(p) {
-			in.Masquerade = p.Network.Type
-		}
-		path, err := e.FindInPath(p.Network.Type, cfg.BinDirs)
-		if _, ok := idle.Skip(path, p.Bytes, []string{"CNI_COMMAND=DEL"}); err == nil && ok && !cfg.SkipIdlePlugins {
-			in.Idle = append(in.Idle, p.Network.Type)
 		}
 	}
 }

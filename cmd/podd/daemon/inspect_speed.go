@@ -22,7 +22,7 @@ func SpeedFacts(ctx context.Context, l *settings.Loaded) (preflight.SpeedFacts, 
 	}
 	in := network.Inspect(l.Network)
 	f := preflight.SpeedFacts{
-		CPUs: runtime.NumCPU(), CgroupV2: machine.CgroupV2, Masquerade: in.Masquerade, Idle: in.Idle,
+		CPUs: runtime.NumCPU(), CgroupV2: machine.CgroupV2, Masquerade: in.Masquerade,
 		DefaultHandler: l.Runtime.DefaultHandler,
 	}
 	err = withHandlers(ctx, l, func(handlers map[string]sandbox.Runtime) {

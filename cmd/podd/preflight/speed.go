@@ -18,8 +18,6 @@ type SpeedFacts struct {
 	CgroupV2 bool
 	// Masquerade is the CNI plugin that writes packet filter rules for each pod, "" if none does.
 	Masquerade string
-	// Idle are the CNI plugins that are started for each pod and do nothing for most.
-	Idle []string
 	// DefaultHandler and its Version are those of pods without a RuntimeClass; Crun is a handler with crun, "" if none
 	// can be used.
 	DefaultHandler, Version, Crun string
@@ -48,10 +46,6 @@ func (r *Report) networkSpeed(f SpeedFacts) {
 		r.Add(Note, "network", "the CNI plugin %s runs iptables a dozen times at the start and the stop of each pod "+
 			"(ipMasq), which takes longer than everything else: set ipMasq to false and masquerade with one rule for "+
 			"the pods' range, or with ip-masq-agent", f.Masquerade)
-	}
-	if len(f.Idle) > 0 {
-		r.Add(Note, "network", "the CNI plugins %s are started for each pod, and do nothing for pods without host ports "+
-			"and limits: set network.skip_idle_plugins = true", strings.Join(f.Idle, " and "))
 	}
 }
 

@@ -15,7 +15,6 @@ func TestSpeed(t *testing.T) {
 		want string // a part of the only note, "" for no note
 	}{
 		"masquerade":  {func(r *Report) { r.networkSpeed(SpeedFacts{Masquerade: "bridge"}) }, "plugin bridge runs iptables"},
-		"idle":        {func(r *Report) { r.networkSpeed(SpeedFacts{Idle: []string{"a", "b"}}) }, "a and b are started"},
 		"no network":  {func(r *Report) { r.networkSpeed(SpeedFacts{}) }, ""},
 		"runc, crun":  {func(r *Report) { r.runtimeSpeed(SpeedFacts{Version: "runc version 1", Crun: "c"}) }, `= "c"`},
 		"runc alone":  {func(r *Report) { r.runtimeSpeed(SpeedFacts{Version: "runc version 1"}) }, ""},
