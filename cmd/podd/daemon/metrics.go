@@ -4,10 +4,8 @@ import (
 	"context"
 	"net"
 
+	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/state"
-	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/operation"
-	"github.com/podd-project/podd/sandbox/record"
 )
 
 // serveMetrics serves metrics until ctx ends. The daemon runs even if the endpoint cannot be opened.
@@ -16,11 +14,7 @@ func (d *daemon) serveMetrics(ctx context.Context, n *Node) {
 	if m == nil {
 		return
 	}
-	m.Watch(metricsNode{n, d})
-	m.WatchPlugins(n.plugins.Status)
-	if t := d.observers.tracer; t != nil {
-		m.WatchSpans(t.Spans)
-	}
+	m.Watch(func() metrics.Node { return d.metricsOf(n) })
 	log := d.log.WithField("address", d.cfg.Metrics.Address)
 	l, err := d.listenMetrics()
 	if err != nil {
@@ -42,45 +36,27 @@ func (d *daemon) listenMetrics() (net.Listener, error) {
 	return net.Listen("tcp", d.cfg.Metrics.Address)
 }
 
-// metricsNode implements metrics.Node.
-type metricsNode struct {
-	*Node
-	d *daemon
-}
-
-// Pulls returns the number of pulls in progress.
-func (n metricsNode) Pulls() int {
-	pulls, _ := n.Node.Images.Pulls()
-	return len(pulls)
-}
-
-func (n metricsNode) PodStates() []record.PodState {
-	var states []record.PodState
+// metricsOf returns the state of the node, from memory.
+func (d *daemon) metricsOf(n *Node) metrics.Node {
+	g := d.current.Load()
+	m := metrics.Node{
+		Operations: n.Engine.Operations(), Troubles: n.Engine.Troubles(), Handlers: n.Engine.Handlers(),
+		NetworkReady: n.Engine.NetworkReady() == nil, ConfigGeneration: g.number, ConfigReloaded: g.failed == nil,
+		Plugins: n.plugins.Status(),
+	}
 	for _, p := range n.Engine.Pods() {
-		states = append(states, p.Status().State)
+		m.Pods = append(m.Pods, p.Status().State)
 	}
-	return states
-}
-
-func (n metricsNode) ContainerStates() []record.ContainerState {
-	var states []record.ContainerState
 	for _, c := range n.Engine.Containers() {
-		states = append(states, c.Status().State)
+		m.Containers = append(m.Containers, c.Status().State)
 	}
-	return states
-}
-
-func (n metricsNode) Images() int {
-	images, err := n.Node.Images.List(context.Background()) // from memory
-	if err != nil {
-		return 0
+	pulls, _ := n.Images.Pulls()
+	m.Pulls = len(pulls)
+	if images, err := n.Images.List(context.Background()); err == nil {
+		m.Images = len(images)
 	}
-	return len(images)
+	if t := d.observers.tracer; t != nil {
+		m.Spans = t.Spans()
+	}
+	return m
 }
-
-func (n metricsNode) Operations() []operation.Operation { return n.Engine.Operations() }
-func (n metricsNode) Troubles() []sandbox.Trouble       { return n.Engine.Troubles() }
-func (n metricsNode) Handlers() []sandbox.Handler       { return n.Engine.Handlers() }
-func (n metricsNode) NetworkReady() error               { return n.Engine.NetworkReady() }
-func (n metricsNode) ConfigGeneration() int             { return n.d.current.Load().number }
-func (n metricsNode) ConfigReloaded() bool              { return n.d.current.Load().failed == nil }

@@ -30,32 +30,22 @@ import (
 )
 
 // node is a node with two pods, one of which is in trouble.
-type node struct{}
-
-func (node) PodStates() []record.PodState {
-	return []record.PodState{record.PodReady, record.PodReady, record.PodStopping}
-}
-
-func (node) ContainerStates() []record.ContainerState {
-	return []record.ContainerState{record.ContainerRunning}
-}
-func (node) Images() int { return 3 }
-func (node) Pulls() int  { return 1 }
-func (node) Operations() []operation.Operation {
-	return []operation.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}}
-}
-func (node) Troubles() []sandbox.Trouble {
-	return []sandbox.Trouble{
-		{Kind: garbage.Cleanup, ID: "secretid"}, {Kind: garbage.Quarantined, ID: "secretid"},
-		{Kind: garbage.Quarantined, Path: "/other"},
+func node() Node {
+	return Node{
+		Pods:       []record.PodState{record.PodReady, record.PodReady, record.PodStopping},
+		Containers: []record.ContainerState{record.ContainerRunning},
+		Images:     3, Pulls: 1,
+		Operations: []operation.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}},
+		Troubles: []sandbox.Trouble{
+			{Kind: garbage.Cleanup, ID: "secretid"}, {Kind: garbage.Quarantined, ID: "secretid"},
+			{Kind: garbage.Quarantined, Path: "/other"},
+		},
+		Handlers:         []sandbox.Handler{{Name: "runc"}, {Name: "kata", Err: errors.New("no such file")}},
+		ConfigGeneration: 7,
+		Plugins:          pluginStatus(),
+		Spans:            map[string]uint64{"sent": 7, "dropped": 2},
 	}
 }
-func (node) Handlers() []sandbox.Handler {
-	return []sandbox.Handler{{Name: "runc"}, {Name: "kata", Err: errors.New("no such file")}}
-}
-func (node) ConfigGeneration() int { return 7 }
-func (node) ConfigReloaded() bool  { return false }
-func (node) NetworkReady() error   { return errors.New("no CNI configuration") }
 
 // TestContrib: the alerts and the dashboard in contrib use metrics and labels that exist.
 func TestContrib(t *testing.T) {
@@ -91,9 +81,7 @@ func TestContrib(t *testing.T) {
 // seen is metrics that have seen something of everything.
 func seen() *Metrics {
 	m := New("v1")
-	m.Watch(node{})
-	m.WatchPlugins(pluginStatus)
-	m.WatchSpans(func() map[string]uint64 { return map[string]uint64{"sent": 7, "dropped": 2} })
+	m.Watch(node)
 	m.ObserveOperation(context.Background(), operation.Operation{
 		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc",
 		Outcome: operation.OutcomeOK, Took: operation.Duration(30 * time.Millisecond),
