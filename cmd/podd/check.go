@@ -33,16 +33,11 @@ If the daemon runs, it performs the check, and --repair runs its garbage collect
 recovers as a start of the daemon would, and also frees the addresses of unknown pods.
 
 With --images podd reads the files of all images and compares them with the digests of the pull. --repair then hides
-damaged images until they are pulled again, which fetches only the damaged layers. Their containers keep running.
-
-With --speed podd compares nothing: it prints which settings of the node make pods slow, and what to do about each.`,
+damaged images until they are pulled again, which fetches only the damaged layers. Their containers keep running.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.Load()
 			if err != nil {
 				return err
-			}
-			if opt.speed {
-				return checkSpeed(cmd, l, output)
 			}
 			f, err := check(cmd, l, opt)
 			if err != nil {
@@ -59,15 +54,12 @@ With --speed podd compares nothing: it prints which settings of the node make po
 	}
 	cmd.Flags().BoolVar(&opt.repair, "repair", false, "free leaked resources and correct the records")
 	cmd.Flags().BoolVar(&opt.images, "images", false, "also verify the content of all images, which reads them from disk")
-	cmd.Flags().BoolVar(&opt.speed, "speed", false, "print what makes pods slow on this node instead")
-	cmd.MarkFlagsMutuallyExclusive("speed", "repair")
-	cmd.MarkFlagsMutuallyExclusive("speed", "images")
 	outputFlag(cmd, &output)
 	return cmd
 }
 
 // checkOptions are the flags of `podd check`.
-type checkOptions struct{ repair, images, speed bool }
+type checkOptions struct{ repair, images bool }
 
 // check makes the daemon check if it runs, and checks in this process if not.
 func check(cmd *cobra.Command, l *settings.Loaded, opt checkOptions) (findings, error) {

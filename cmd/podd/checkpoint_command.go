@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -14,8 +12,8 @@ import (
 
 func newCheckpointCommand(opts *settings.Flags) *cobra.Command {
 	return newGroup("checkpoint", "Make, restore, verify, sign and move checkpoints of pods",
-		newCheckpointCreateCommand(opts), newCheckpointRestoreCommand(opts), newCheckpointCheckCommand(opts),
-		newCheckpointSignCommand(opts), newCheckpointPushCommand(opts), newCheckpointPullCommand(opts),
+		newCheckpointCreateCommand(opts), newCheckpointRestoreCommand(opts), newCheckpointSignCommand(opts),
+		newCheckpointPushCommand(opts), newCheckpointPullCommand(opts),
 		&cobra.Command{
 			Use: "inspect DIR", Short: "Print the contents of a checkpoint, whichever node made it", Args: cobra.ExactArgs(1),
 			Long: `Print the contents of a directory that CheckpointPod wrote: the pod, its containers, the runtime and the
@@ -46,40 +44,6 @@ the digests of its images, as RestorePod does. All images are read.`,
 			},
 		},
 	)
-}
-
-func newCheckpointCheckCommand(opts *settings.Flags) *cobra.Command {
-	return &cobra.Command{
-		Use: "check POD", Short: "Print why a pod could not be checkpointed", Args: cobra.ExactArgs(1),
-		Long: `Print why a checkpoint of all running containers of a pod would fail: POD is the beginning of an id, or
-NAMESPACE/NAME.
-Exit status 1 if there is a reason. With CRIU the open files of the processes are among them: watches of files,
-sockets that lead out of the container. The pod is not frozen, so that a checkpoint may find more.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] == "" {
-				return settings.Error{Err: errors.New("POD is empty")}
-			}
-			daemon, err := client(opts)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
-			defer cancel()
-			s, err := fetchStatus(ctx, daemon, args[0])
-			if err != nil {
-				return err
-			}
-			for _, p := range s.Pods {
-				for _, why := range p.Obstacles {
-					fmt.Fprintln(cmd.OutOrStdout(), oneLine(why))
-				}
-				if len(p.Obstacles) > 0 {
-					return errors.New("the pod cannot be checkpointed")
-				}
-			}
-			return nil
-		},
-	}
 }
 
 // printCheckpoint prints no config: environments have secrets. Values are quoted where a checkpoint of somebody else

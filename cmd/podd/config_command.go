@@ -41,7 +41,7 @@ func newConfigCheckCommand(opts *settings.Flags) *cobra.Command {
 With --node podd also checks whether this machine has everything that the configuration needs: directories, runtimes,
 conmon, the network and its plugins, the signature policy, registries and credentials, the kernel. It changes nothing,
 and the daemon may run. The exit status is 1 if there are problems. A note is not a problem: other programs, such as a
-network add-on, provide later the thing that is missing, or only some pods need it.`,
+network add-on, provide later the thing that is missing, or only some pods need it, or a setting makes pods slow.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.Load()
 			if err != nil {

@@ -3,13 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/daemon"
-	"github.com/podd-project/podd/cmd/podd/preflight"
 	"github.com/podd-project/podd/cmd/podd/settings"
 )
 
@@ -22,16 +20,13 @@ func checkNode(cmd *cobra.Command, l *settings.Loaded, output outputFormat) erro
 	if err != nil {
 		return err
 	}
-	err = printReport(cmd.OutOrStdout(), report, output)
+	if output == outputJSON {
+		err = printJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = report.Print(cmd.OutOrStdout())
+	}
 	if n := report.Problems(); err == nil && n > 0 {
 		err = fmt.Errorf("the node has %d problems", n)
 	}
 	return err
-}
-
-func printReport(w io.Writer, report preflight.Report, output outputFormat) error {
-	if output == outputJSON {
-		return printJSON(w, report)
-	}
-	return report.Print(w)
 }

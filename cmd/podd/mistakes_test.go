@@ -21,7 +21,6 @@ func TestMistakes(t *testing.T) {
 		{[]string{"vm", "foo"}, exitConfig, `unknown command "foo" (see podd vm --help)`},
 		{[]string{"status", "a", "b"}, exitConfig, "2 arguments, want at most one (see podd status --help)"},
 		{[]string{"checkpoint", "create", "", missing}, exitConfig, "POD is empty"},
-		{[]string{"checkpoint", "check", ""}, exitConfig, "POD is empty"},
 		{[]string{"status", "--config", missing}, exitConfig, missing},
 		{[]string{"ui", "--run", filepath.Dir(missing)}, exitFailure, "is podd running?"},
 	} {

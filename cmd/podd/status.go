@@ -24,7 +24,8 @@ func newStatusCommand(opts *settings.Flags) *cobra.Command {
 		Use: "status [POD]", Short: "Print problems and operations of the running daemon, or one pod", Args: atMostOne,
 		Long: `Print the problems of the node and its pods, each with the command that shows more, then the operations, pulls
 and sessions in progress. With POD, the beginning of an id or NAMESPACE/NAME, print that pod with its last operations
-and the duration of each stage.`,
+and the duration of each stage, and why it could not be checkpointed: with CRIU also the open files of its processes.
+The pod is not frozen for that, so a checkpoint may find more.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon, err := client(opts)
 			if err != nil {
@@ -146,6 +147,9 @@ func (s nodeStatus) printPods(w io.Writer) error {
 		for _, c := range p.Containers {
 			fmt.Fprintf(out, "  %.13s\t%s\t%s\t\n", c.ID, c.Name, containerState(c))
 			printWaterfall(out, c.Operations)
+		}
+		for _, why := range p.Obstacles {
+			fmt.Fprintf(out, "  no checkpoint: %s\n", oneLine(why))
 		}
 	}
 	return out.Flush()

@@ -397,7 +397,7 @@ func refusedDumps(k *kubelet) {
 	k.isEmpty(dir)
 }
 
-// obstaclesOfCRIU: what CRIU cannot save fails the checkpoint, and `podd checkpoint check` names it before.
+// obstaclesOfCRIU: what CRIU cannot save fails the checkpoint, and `podd status` names it before.
 func obstaclesOfCRIU(k *kubelet) {
 	volume := k.snapshotDir()
 	listener, err := net.Listen("unix", volume+"/s")
@@ -420,9 +420,9 @@ func obstaclesOfCRIU(k *kubelet) {
 		"unix socket": `perl -e 'socket(S, 1, 1, 0); connect(S, pack("Sa108", 1, "/data/s")) or die; sleep 1000'`,
 	} {
 		c, dir := k.one(run+program, tools), k.snapshotDir()
-		k.eventually("podd checkpoint check says "+words, func() bool {
-			out, _, code := k.podd("checkpoint", "check", c.pod[:13])
-			return code == 1 && strings.Contains(out, words)
+		k.eventually("podd status says "+words, func() bool {
+			out, _, code := k.podd("status", c.pod[:13])
+			return code == 0 && strings.Contains(out, words)
 		})
 		k.refused(words, c.checkpoint(dir), "CRIU cannot", codes.FailedPrecondition)
 		k.isEmpty(dir)
@@ -430,11 +430,11 @@ func obstaclesOfCRIU(k *kubelet) {
 	}
 }
 
-// obstructed fails the test unless `podd checkpoint check` says in these words why the pod cannot be checkpointed.
+// obstructed fails the test unless `podd status` says in these words why the pod cannot be checkpointed.
 func (k *kubelet) obstructed(pod, words string) {
 	k.Helper()
-	if out, _, code := k.podd("checkpoint", "check", pod[:13]); code != 1 || !strings.Contains(out, words) {
-		k.Errorf("podd checkpoint check = %d, %s, want exit status 1 and %q", code, out, words)
+	if out, _, code := k.podd("status", pod[:13]); code != 0 || !strings.Contains(out, words) {
+		k.Errorf("podd status = %d, %s, want %q", code, out, words)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 )
 
 // Inspect compares the configuration with the machine: whether the files and programs that it names are there and can
-// be used.
+// be used, and what makes pods slow.
 func Inspect(ctx context.Context, l *settings.Loaded) (preflight.Report, error) {
 	var r preflight.Report
 	if len(l.Files) == 0 {
@@ -35,11 +35,16 @@ func Inspect(ctx context.Context, l *settings.Loaded) (preflight.Report, error) 
 	}
 	r.Root(l.Root)
 	r.Run(l.Run, state.CheckSpace)
-	err := withHandlers(ctx, l, func(handlers map[string]sandbox.Runtime) { inspectHandlers(&r, l, handlers) })
+	var speed preflight.SpeedFacts
+	err := withHandlers(ctx, l, func(handlers map[string]sandbox.Runtime) {
+		inspectHandlers(&r, l, handlers)
+		speed = speedFacts(l, handlers)
+	})
 	if err != nil {
 		return nil, err
 	}
-	inspectNetwork(&r, l)
+	in := network.Inspect(l.Network)
+	inspectNetwork(&r, l, in)
 	problems := registry.Inspect(l.Image)
 	for _, err := range problems {
 		r.Add(preflight.Problem, "images", "%v", err)
@@ -59,6 +64,8 @@ func Inspect(ctx context.Context, l *settings.Loaded) (preflight.Report, error) 
 		return r, nil
 	}
 	r.Kernel(facts, image.FilesRestricted())
+	speed.CgroupV2, speed.Masquerade = facts.CgroupV2, in.Masquerade
+	r.Speed(speed)
 	return r, nil
 }
 
@@ -114,8 +121,7 @@ func reportCheckpoints(r *preflight.Report, what string, c oci.Checkpoints) {
 	}
 }
 
-func inspectNetwork(r *preflight.Report, l *settings.Loaded) {
-	in := network.Inspect(l.Network)
+func inspectNetwork(r *preflight.Report, l *settings.Loaded, in network.Inspection) {
 	for _, err := range in.Problems {
 		r.Add(preflight.Problem, "network", "%v", err)
 	}

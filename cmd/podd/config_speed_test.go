@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCheckSpeed names what makes pods slow, by the configuration of a node and by its programs.
-func TestCheckSpeed(t *testing.T) {
+// TestConfigCheckSpeed names what makes pods slow, by the configuration of a node and by its programs.
+func TestConfigCheckSpeed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -17,14 +17,13 @@ func TestCheckSpeed(t *testing.T) {
 		conflistFile: masquerade,
 		"bin/crun":   "#!/bin/sh\necho crun version 1.21\n",
 	})
-	args = append([]string{"check", "--speed"}, args[3:]...) // without "config check --node"
 	for set, want := range map[string][]string{
 		"runtime.default_handler=runc": {"the CNI plugin bridge runs iptables", `runtime.default_handler = "crun"`},
 		"runtime.default_handler=crun": {"the CNI plugin bridge runs iptables"},
 		"runtime.conmon=/bin/sh":       {"/bin/sh is linked to shared libraries"},
 	} {
 		var out, errs bytes.Buffer
-		if code := execute(append(args, "--set", set), &out, &errs); code != 0 {
+		if code := execute(append(args, "--set", set), &out, &errs); code > 1 {
 			t.Fatalf("exit status = %d: %s", code, errs.Bytes())
 		}
 		for _, text := range want {
