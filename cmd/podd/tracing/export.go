@@ -13,10 +13,8 @@ import (
 
 var errQueueFull = errors.New("queue is full: the collector is too slow")
 
-// counter counts the spans on their way through the SDK's queue and exporter, by outcome, and logs why spans are lost.
+// counter counts spans by outcome, and logs why spans are lost.
 type counter struct {
-	sdk.SpanProcessor
-	sdk.SpanExporter
 	errors *errorLog
 	// queued are spans that wait or are being sent.
 	queued                          atomic.Int64
@@ -30,10 +28,10 @@ func (c *counter) outcomes() map[string]uint64 {
 }
 
 // processor is the SDK's queue, which drops spans without a word if it is full.
-type processor struct{ *counter }
-
-// OnStart implements sdk.SpanProcessor.
-func (p processor) OnStart(ctx context.Context, s sdk.ReadWriteSpan) { p.SpanProcessor.OnStart(ctx, s) }
+type processor struct {
+	sdk.SpanProcessor
+	*counter
+}
 
 // OnEnd queues a sampled span, or drops it. It does not block.
 func (p processor) OnEnd(s sdk.ReadOnlySpan) {
@@ -49,14 +47,11 @@ func (p processor) OnEnd(s sdk.ReadOnlySpan) {
 	p.SpanProcessor.OnEnd(s)
 }
 
-// Shutdown implements sdk.SpanProcessor.
-func (p processor) Shutdown(ctx context.Context) error { return p.SpanProcessor.Shutdown(ctx) }
-
-// ForceFlush implements sdk.SpanProcessor.
-func (p processor) ForceFlush(ctx context.Context) error { return p.SpanProcessor.ForceFlush(ctx) }
-
 // exporter is the SDK's exporter.
-type exporter struct{ *counter }
+type exporter struct {
+	sdk.SpanExporter
+	*counter
+}
 
 // rejections is the key of a context, for the number of spans that the collector rejects.
 type rejections struct{}
@@ -78,9 +73,6 @@ func (e exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) err
 	}
 	return nil
 }
-
-// Shutdown implements sdk.SpanExporter.
-func (e exporter) Shutdown(ctx context.Context) error { return e.SpanExporter.Shutdown(ctx) }
 
 // option makes the exporter's client note how many spans the collector rejects.
 func (c *counter) option() otlptracegrpc.Option {

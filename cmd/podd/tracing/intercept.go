@@ -33,7 +33,13 @@ func (t *Tracer) Unary(
 		return handler(ctx, req)
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	ctx = propagation.TraceContext{}.Extract(ctx, carrier(md))
+	parent := propagation.MapCarrier{}
+	for _, key := range (propagation.TraceContext{}).Fields() {
+		if v := md.Get(key); len(v) > 0 {
+			parent[key] = v[0]
+		}
+	}
+	ctx = propagation.TraceContext{}.Extract(ctx, parent)
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(name)))
 	defer span.End()
@@ -46,27 +52,4 @@ func (t *Tracer) Unary(
 		span.SetAttributes(semconv.ErrorTypeKey.String(canonical))
 	}
 	return resp, err
-}
-
-// carrier is a propagation.TextMapCarrier of a call's metadata.
-type carrier metadata.MD
-
-// Get implements propagation.TextMapCarrier.
-func (c carrier) Get(key string) string {
-	if v := metadata.MD(c).Get(key); len(v) > 0 {
-		return v[0]
-	}
-	return ""
-}
-
-// Set implements propagation.TextMapCarrier. It is not used for incoming calls.
-func (c carrier) Set(string, string) {}
-
-// Keys implements propagation.TextMapCarrier.
-func (c carrier) Keys() []string {
-	var keys []string
-	for k := range c {
-		keys = append(keys, k)
-	}
-	return keys
 }

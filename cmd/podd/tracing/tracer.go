@@ -35,6 +35,7 @@ const (
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
+	client   sdk.SpanExporter
 	sent     *counter
 }
 
@@ -55,20 +56,20 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	sent.SpanExporter, err = otlptracegrpc.New(ctx, append(options, sent.option())...)
+	client, err := otlptracegrpc.New(ctx, append(options, sent.option())...)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	if wrong := errors.Join(variables.found...); wrong != nil {
-		_ = sent.SpanExporter.Shutdown(ctx)
+		_ = client.Shutdown(ctx)
 		return nil, fmt.Errorf("tracing: variables of OpenTelemetry (OTEL_EXPORTER_OTLP_...): %w", wrong)
 	}
-	sent.SpanProcessor = sdk.NewBatchSpanProcessor(exporter{sent}, sdk.WithMaxQueueSize(maxQueue),
+	queue := sdk.NewBatchSpanProcessor(exporter{client, sent}, sdk.WithMaxQueueSize(maxQueue),
 		sdk.WithMaxExportBatchSize(maxBatch), sdk.WithBatchTimeout(batchDelay), sdk.WithExportTimeout(exportTimeout))
 	provider := sdk.NewTracerProvider(
-		sdk.WithResource(about), sdk.WithSpanProcessor(processor{sent}),
+		sdk.WithResource(about), sdk.WithSpanProcessor(processor{queue, sent}),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(float64(cfg.SamplingRatePerMillion)/million))))
-	return &Tracer{provider, provider.Tracer("podd", trace.WithInstrumentationVersion(version)), sent}, nil
+	return &Tracer{provider, provider.Tracer("podd", trace.WithInstrumentationVersion(version)), client, sent}, nil
 }
 
 // describe returns the attributes of the process. Those of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override
@@ -86,7 +87,7 @@ func describe(ctx context.Context, version string) (*resource.Resource, error) {
 // Shutdown sends the rest of the queue, until ctx ends.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	if err := t.provider.Shutdown(ctx); err != nil {
-		_ = t.sent.SpanExporter.Shutdown(ctx) // cancels the request in progress
+		_ = t.client.Shutdown(ctx) // cancels the request in progress
 		return fmt.Errorf("send the last spans: %w", err)
 	}
 	return nil

@@ -400,14 +400,3 @@ func TestErrorsAreLoggedOnceAMinute(t *testing.T) {
 		}
 	})
 }
-
-func TestCarrier(t *testing.T) {
-	c := carrier(metadata.Pairs("Traceparent", "a", "other", "b"))
-	if c.Get("traceparent") != "a" || c.Get("none") != "" || len(c.Keys()) != 2 {
-		t.Errorf("carrier = %v, want traceparent a and no key none, 2 keys", c)
-	}
-	c.Set("other", "c")
-	if c.Get("other") != "b" {
-		t.Errorf("Get(other) after Set = %q, want b", c.Get("other"))
-	}
-}
