@@ -14,9 +14,6 @@ func (s *Server) Attach(_ context.Context, r *cri.AttachRequest) (*cri.AttachRes
 	if err := checkAttach(r); err != nil {
 		return nil, err
 	}
-	if s.deps.Streamer == nil {
-		return nil, errNoStreaming()
-	}
 	c, err := s.running(r.GetContainerId())
 	if err != nil {
 		return nil, err

@@ -15,9 +15,6 @@ func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse,
 	if err := checkExec(r); err != nil {
 		return nil, err
 	}
-	if s.deps.Streamer == nil {
-		return nil, errNoStreaming()
-	}
 	c, err := s.running(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -30,10 +27,6 @@ func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse,
 		return nil, err
 	}
 	return &cri.ExecResponse{Url: url}, nil
-}
-
-func errNoStreaming() error {
-	return fmt.Errorf("%w: podd runs without a streaming server", errdefs.ErrNotImplemented)
 }
 
 // running returns a running container, ErrFailedPrecondition if it is not running.

@@ -138,9 +138,6 @@ func (s *Server) containerInfo(c record.ContainerView) map[string]any {
 		"config":         message(cfg),
 		"operations":     s.deps.Engine.LastOperations(c.ID),
 	}
-	if s.deps.RuntimeSpec == nil {
-		return info
-	}
 	spec, err := s.deps.RuntimeSpec(c.ID)
 	if err != nil { // config.json is removed with the process
 		info["runtimeSpecError"] = err.Error()

@@ -81,9 +81,6 @@ func (s *Server) podInfo(p record.PodView, containers []record.ContainerView) ma
 		"config":         message(p.Config),
 		"operations":     s.deps.Engine.LastOperations(p.ID),
 	}
-	if s.deps.PodSpec == nil {
-		return info
-	}
 	spec, err := s.deps.PodSpec(p.Pod)
 	if err != nil {
 		info["runtimeSpecError"] = err.Error()

@@ -8,11 +8,14 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // FuzzRequests calls an RPC with bytes as the request, without the socket. Nothing may panic, and what reaches the
@@ -104,14 +107,12 @@ func fuzzServer(t *testing.T) (*Server, *fakeEngine, *fakeImages) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	engine, images := newFakeEngine(), newFakeImages()
-	s, err := New(
-		Config{Version: "1"},
-		Deps{Engine: engine, Images: images, Network: &fakeNetwork{}, Streamer: &fakeStreamer{}, Log: log},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, engine, images
+	return New(Config{Version: "1"}, Deps{
+		Engine: engine, Images: images, Network: &fakeNetwork{}, Streamer: &fakeStreamer{}, Log: log,
+		RuntimeSpec: func(string) (*specs.Spec, error) { return fakeSpec(), nil },
+		PodSpec:     func(*record.Pod) (*specs.Spec, error) { return fakeSpec(), nil },
+		Space:       func() error { return nil },
+	}), engine, images
 }
 
 // wantFit checks every string in an argument of a call.

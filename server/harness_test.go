@@ -88,17 +88,15 @@ func newHarness(t testing.TB, change ...func(*Deps)) *harness {
 			}
 		},
 		RuntimeSpec: func(string) (*specs.Spec, error) { return fakeSpec(), nil },
+		PodSpec:     func(*record.Pod) (*specs.Spec, error) { return fakeSpec(), nil },
+		Space:       func() error { return nil },
 		Info:        map[string]func() any{"cni": func() any { return map[string]string{"conf": "10-podd.conflist"} }},
 	}
 	for _, f := range change {
 		f(&deps)
 	}
-	s, err := New(Config{Version: "1.2.3"}, deps)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.server = s
-	h.conn = serve(t, s)
+	h.server = New(Config{Version: "1.2.3"}, deps)
+	h.conn = serve(t, h.server)
 	h.runtime, h.image = cri.NewRuntimeServiceClient(h.conn), cri.NewImageServiceClient(h.conn)
 	return h
 }

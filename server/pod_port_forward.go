@@ -15,9 +15,6 @@ func (s *Server) PortForward(_ context.Context, r *cri.PortForwardRequest) (*cri
 	if err := checkPortForward(r); err != nil {
 		return nil, err
 	}
-	if s.deps.Streamer == nil {
-		return nil, errNoStreaming()
-	}
 	p, err := s.deps.Engine.Pod(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err

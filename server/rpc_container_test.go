@@ -281,10 +281,6 @@ func testContainerStatusVerbose(t *testing.T) {
 	if text := get(); !strings.Contains(text, "runtimeSpecError") || !strings.Contains(text, "4711") {
 		t.Errorf("info without a spec = %s, want runtimeSpecError and the pid", text)
 	}
-	h.server.deps.RuntimeSpec = nil
-	if text := get(); strings.Contains(text, "runtimeSpec") {
-		t.Errorf("info without SpecReader = %s, want no runtimeSpec", text)
-	}
 }
 
 func TestContainerStates(t *testing.T) {

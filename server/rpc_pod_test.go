@@ -16,8 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/podd-project/podd/sandbox/record"
 )
 
 func testRunPodSandbox(t *testing.T) {
@@ -123,7 +121,6 @@ func testPodSandboxStatus(t *testing.T) {
 	})
 	t.Run("verbose", func(t *testing.T) {
 		h := newHarness(t)
-		h.server.deps.PodSpec = func(*record.Pod) (*specs.Spec, error) { return fakeSpec(), nil }
 		r := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(
 			t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true},
 		))
@@ -297,21 +294,4 @@ func testPortForward(t *testing.T) {
 			wantCode(t, err, tt.code)
 		})
 	}
-	withoutStreamer(t, func(h *harness) error {
-		_, err := h.runtime.PortForward(t.Context(), &cri.PortForwardRequest{PodSandboxId: podID})
-		return err
-	})
-}
-
-func withoutStreamer(t *testing.T, do func(*harness) error) {
-	t.Run("without streamer", func(t *testing.T) {
-		h := newHarness(t, func(d *Deps) { d.Streamer = nil })
-		wantCode(t, do(h), codes.Unimplemented, "without a streaming server")
-	})
-	t.Run("streamer full", func(t *testing.T) {
-		h := newHarness(t)
-		full := fmt.Errorf("%w: too many sessions", errdefs.ErrResourceExhausted)
-		h.streamer.fail = map[string]error{"Exec": full, "Attach": full, "PortForward": full}
-		wantCode(t, do(h), codes.ResourceExhausted, "too many sessions")
-	})
 }

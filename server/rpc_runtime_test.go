@@ -171,26 +171,3 @@ func TestStatusWithoutDefaultHandler(t *testing.T) {
 		t.Errorf("condition %v, want RuntimeReady false", c)
 	}
 }
-
-func TestNewChecksConfigAndDeps(t *testing.T) {
-	full := Deps{
-		Engine: newFakeEngine(), Images: newFakeImages(), Network: &fakeNetwork{},
-		Log: newHarness(t).server.deps.Log,
-	}
-	if _, err := New(Config{Version: "1"}, full); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]func(*Config, *Deps){
-		"version": func(c *Config, _ *Deps) { c.Version = "" },
-		"engine":  func(_ *Config, d *Deps) { d.Engine = nil },
-		"image":   func(_ *Config, d *Deps) { d.Images = nil },
-		"network": func(_ *Config, d *Deps) { d.Network = nil },
-		"log":     func(_ *Config, d *Deps) { d.Log = nil },
-	} {
-		c, d := Config{Version: "1"}, full
-		spoil(&c, &d)
-		if _, err := New(c, d); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("New without %s = %v, want an error with its name", name, err)
-		}
-	}
-}

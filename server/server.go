@@ -1,9 +1,6 @@
 package server
 
 import (
-	"errors"
-	"fmt"
-
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
@@ -24,46 +21,24 @@ type Config struct {
 	SystemdCgroup bool
 }
 
-// Validate returns an error if the configuration is invalid.
-func (c Config) Validate() error {
-	if c.Version == "" {
-		return errors.New("version: must not be empty")
-	}
-	return nil
-}
-
-// Deps are the dependencies of the server.
+// Deps are the dependencies of the server. All are required, but Info and Observe.
 type Deps struct {
 	Engine  Engine
 	Images  Images
 	Network Network
-	// Streamer serves exec, attach and port-forward; without it these return Unimplemented.
+	// Streamer serves exec, attach and port-forward.
 	Streamer Streamer
-	// RuntimeSpec reads a container's config.json for verbose responses; nil leaves it out.
+	// RuntimeSpec reads a container's config.json for verbose responses.
 	RuntimeSpec SpecReader
-	// PodSpec reads or makes a pod's config.json for verbose responses; nil leaves it out.
+	// PodSpec reads or makes a pod's config.json for verbose responses.
 	PodSpec func(*record.Pod) (*specs.Spec, error)
-	// Space returns why there is no space for another pod, nil if there is. Status calls it; nil means that there is.
+	// Space returns why there is no space for another pod, nil if there is. Status calls it.
 	Space func() error
 	// Info adds sections to the verbose Status, by name. The values are marshalled as JSON and must have no secrets.
 	Info map[string]func() any
 	// Observe is called with every finished call, for metrics. It must not block, and may be nil.
 	Observe func(Call)
 	Log     logrus.FieldLogger
-}
-
-func (d Deps) validate() error {
-	switch {
-	case d.Engine == nil:
-		return errors.New("server needs an engine")
-	case d.Images == nil:
-		return errors.New("server needs an image store")
-	case d.Network == nil:
-		return errors.New("server needs a network")
-	case d.Log == nil:
-		return errors.New("server needs a log")
-	}
-	return nil
 }
 
 // Server implements runtime.v1.RuntimeService and runtime.v1.ImageService. With the embedded Unsafe interfaces it does
@@ -81,15 +56,7 @@ type Server struct {
 }
 
 // New returns a server. It serves once registered.
-func New(cfg Config, deps Deps) (*Server, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("server configuration: %w", err)
-	}
-	if err := deps.validate(); err != nil {
-		return nil, err
-	}
-	return &Server{cfg: cfg, deps: deps}, nil
-}
+func New(cfg Config, deps Deps) *Server { return &Server{cfg: cfg, deps: deps} }
 
 // Register adds both CRI services to r.
 func (s *Server) Register(r grpc.ServiceRegistrar) {

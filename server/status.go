@@ -46,7 +46,7 @@ func (s *Server) conditions(handlers []sandbox.Handler) []*cri.RuntimeCondition 
 			others = append(others, condition("HandlerReady/"+h.Name, "HandlerNotReady", h.Err))
 		}
 	}
-	if runtime == nil && s.deps.Space != nil {
+	if runtime == nil {
 		runtime, reason = s.deps.Space(), "NoSpace"
 	}
 	return append([]*cri.RuntimeCondition{

@@ -38,8 +38,8 @@ func (d *daemon) build(ctx context.Context) (*Node, error) {
 	if n.streams, err = d.streaming(ctx, n.Engine); err != nil {
 		return nil, err
 	}
-	n.server, err = d.server(n)
-	return n, err
+	n.server = d.server(n)
+	return n, nil
 }
 
 // mechanisms creates the image store, the network and the engine.
@@ -75,7 +75,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*Node, error) {
 }
 
 // server creates the CRI server.
-func (d *daemon) server(n *Node) (*server.Server, error) {
+func (d *daemon) server(n *Node) *server.Server {
 	read := specReader(d.cfg.ContainersDir())
 	return server.New(
 		server.Config{Version: semver(d.version), SystemdCgroup: d.machine.SystemdCgroup},
