@@ -14,7 +14,6 @@ require (
 	github.com/containernetworking/cni v1.3.1
 	github.com/docker/distribution v2.8.3+incompatible
 	github.com/elastic/go-seccomp-bpf v1.6.0
-	github.com/fsnotify/fsnotify v1.10.1
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
@@ -64,6 +63,7 @@ require (
 
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/knqyf263/go-plugin v0.9.0 // indirect
 	github.com/tetratelabs/wazero v1.11.0 // indirect

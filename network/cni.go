@@ -95,9 +95,10 @@ func (c *CNI) Reconfigure(cfg Config) {
 func (c *CNI) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
-	watch := newWatch(c.cfg().ConfDir, c.log)
+	dir := c.cfg().ConfDir
+	state := confState(dir) // before it is read: a change in between is one
 	c.health.readConf()
-	c.running.Go(func() { watch.run(ctx, c.health.wake) })
+	c.running.Go(func() { watchConf(ctx, dir, state, c.health.wake) })
 	c.running.Go(func() { c.health.run(ctx) })
 }
 

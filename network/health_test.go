@@ -174,17 +174,17 @@ func TestBrokenFilesAreLoggedOnce(t *testing.T) {
 	wantReady(t, c, "")
 }
 
-// TestWatchSeesTheDirectoryAppearAndChange uses the real filesystem and real inotify.
+// TestWatchSeesTheDirectoryAppearAndChange uses the real filesystem.
 func TestWatchSeesTheDirectoryAppearAndChange(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "etc", "cni", "net.d")
-	w := newWatch(dir, quiet())
+	state := confState(dir)
 	changed := make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.run(ctx, func() { changed <- struct{}{} })
+		watchConf(ctx, dir, state, func() { changed <- struct{}{} })
 	}()
 	defer func() {
 		cancel()

@@ -2,108 +2,48 @@ package network
 
 import (
 	"context"
-	"errors"
-	"io/fs"
+	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/fsnotify/fsnotify"
-	"github.com/sirupsen/logrus"
+	"strings"
+	"syscall"
+	"time"
 )
 
-// watch reports changes of a directory that may not exist yet: then it watches the nearest ancestor that does. It only
-// makes readiness faster. Changes that it misses (no inotify instance left, a directory behind a symbolic link) are
-// found at the next interval, when the directory is read anyway.
-type watch struct {
-	dir   string
-	armed string            // the watched path
-	fs    *fsnotify.Watcher // nil if nothing is watched
-	log   logrus.FieldLogger
-}
+// watchInterval is the time between two looks at the configuration directory.
+const watchInterval = time.Second
 
-func newWatch(dir string, log logrus.FieldLogger) *watch {
-	w := &watch{dir: filepath.Clean(dir), log: log.WithField("conf_dir", dir)}
-	w.arm()
-	return w
-}
-
-// run calls changed after every change, until ctx ends. Without a watch it returns at once.
-func (w *watch) run(ctx context.Context, changed func()) {
-	defer w.disarm()
-	for w.fs != nil {
+// watchConf calls changed when a configuration in dir is not as in last, a confState, any longer, until ctx ends. It
+// compares names, sizes and times: the directory has a few files. It may not exist yet, be behind a symbolic link, and
+// be replaced.
+func watchConf(ctx context.Context, dir, last string, changed func()) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
 		select {
-		case e := <-w.fs.Events:
-			if w.handle(e) {
-				changed()
-			}
-		case <-w.fs.Errors: // queue overflow: events were lost
-			w.disarm()
-			w.arm()
-			changed()
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// handle reports whether e may have changed the directory, and moves the watch when directories come or go.
-func (w *watch) handle(e fsnotify.Event) bool {
-	if e.Name == w.armed && e.Has(fsnotify.Remove|fsnotify.Rename) {
-		w.disarm()
-	}
-	before := w.armed
-	w.arm()
-	return before != w.armed || w.armed == w.dir && e.Op != fsnotify.Chmod
-}
-
-// arm watches the directory, or its nearest ancestor.
-func (w *watch) arm() {
-	for {
-		target := nearest(w.dir)
-		if target == w.armed {
-			return
+		if now := confState(dir); now != last {
+			last = now
+			changed()
 		}
-		err := w.armAt(target)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted in the meantime
-		}
-		if err != nil {
-			w.log.WithError(err).Warn("failed to watch the CNI configuration, reading it at intervals only")
-			return
-		}
-		// Check again: the directory may have been created before the watch on its ancestor.
 	}
 }
 
-// armAt watches target and nothing else. Each target has its own watcher: events of a deleted directory would be taken
-// for those of another one of the same name.
-func (w *watch) armAt(target string) error {
-	w.disarm()
-	next, err := fsnotify.NewWatcher()
-	if err != nil {
-		return err
-	}
-	if err := next.Add(target); err != nil {
-		return errors.Join(err, next.Close())
-	}
-	w.fs, w.armed = next, target
-	return nil
-}
-
-func (w *watch) disarm() {
-	if w.fs != nil {
-		_ = w.fs.Close()
-	}
-	w.fs, w.armed = nil, ""
-}
-
-// nearest returns dir, or the closest ancestor of it that is a directory.
-func nearest(dir string) string {
-	for dir != "/" {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			return dir
+// confState returns a text that changes when a configuration in dir does.
+func confState(dir string) string {
+	var b strings.Builder
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if !confName(e.Name()) {
+			continue
 		}
-		dir = filepath.Dir(dir)
+		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil {
+			inode := info.Sys().(*syscall.Stat_t).Ino
+			fmt.Fprintln(&b, e.Name(), inode, info.Size(), info.ModTime().UnixNano())
+		}
 	}
-	return dir
+	return fmt.Sprint(b.String(), err)
 }
