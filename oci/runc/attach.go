@@ -15,11 +15,7 @@ import (
 // returns when the container's output has ended (nil), the client is gone or too slow, or ctx ends. The container is
 // affected only through its stdin: when Stdin ends, a container created with StdinOnce gets its end of input.
 func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
-	b, err := r.bundle(id)
-	if err != nil {
-		return err
-	}
-	rec, err := b.load()
+	b, rec, err := r.open(id)
 	if err != nil {
 		return err
 	}

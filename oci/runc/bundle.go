@@ -48,6 +48,16 @@ func (r *Runtime) bundle(id string) (bundle, error) {
 	return bundle{b}, err
 }
 
+// open returns the container's bundle and its record. The errors are those of bundle and load.
+func (r *Runtime) open(id string) (bundle, record, error) {
+	b, err := r.bundle(id)
+	if err != nil {
+		return b, record{}, err
+	}
+	rec, err := b.load()
+	return b, rec, err
+}
+
 // save writes the record.
 func (b bundle) save(rec record) error {
 	rec.Header = driver.NewHeader()

@@ -274,11 +274,7 @@ func thawContainer(dirs cgroups.Dirs) error {
 // Thaw implements oci.Dumper. It waits for the program that guards a checkpoint after podd was killed: the runtime and
 // CRIU may go on for two seconds, and freeze the container again.
 func (r *Runtime) Thaw(_ context.Context, id string) error {
-	b, err := r.bundle(id)
-	if err != nil {
-		return err
-	}
-	rec, err := b.load()
+	_, rec, err := r.open(id)
 	if errdefs.IsNotFound(err) || err == nil && rec.Init == (process.Process{}) {
 		return nil
 	}

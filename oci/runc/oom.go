@@ -30,12 +30,8 @@ func (r *Runtime) describeOOMs(b bundle, rec record, e *oci.Exit) {
 		describeOOMs(b, rec, e)
 		return
 	}
-	host, err := r.bundle(rec.Sandbox)
+	host, infra, err := r.open(rec.Sandbox)
 	if err != nil || e.Code != driver.KilledCode {
-		return
-	}
-	infra, err := host.load()
-	if err != nil {
 		return
 	}
 	sandbox := oci.Exit{Code: e.Code}

@@ -14,11 +14,7 @@ import (
 // Signal sends to the container's first process. A process that is gone, or was never created, is not an error. The
 // process is identified by pid and start time and reached by pidfd, so no other process is hit.
 func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) error {
-	b, err := r.bundle(id)
-	if err != nil {
-		return err
-	}
-	rec, err := b.load()
+	b, rec, err := r.open(id)
 	if errdefs.IsNotFound(err) {
 		return r.signalByRuntime(ctx, id, sig)
 	}

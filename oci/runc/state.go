@@ -17,11 +17,7 @@ import (
 // State returns the container's status, from the kernel and the files in the bundle. The runtime is run only if those
 // are not sufficient. An unknown container is Absent, which is not an error.
 func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
-	b, err := r.bundle(id)
-	if err != nil {
-		return oci.State{}, err
-	}
-	rec, err := b.load()
+	b, rec, err := r.open(id)
 	if errdefs.IsNotFound(err) {
 		return r.queryState(ctx, id)
 	}
@@ -103,10 +99,6 @@ func (r *Runtime) readExit(b bundle, rec record) oci.Exit {
 
 // HasRecord reports whether the container was created completely by a handler of this type.
 func (r *Runtime) HasRecord(id string) bool {
-	b, err := r.bundle(id)
-	if err != nil {
-		return false
-	}
-	_, err = b.load()
+	_, _, err := r.open(id)
 	return err == nil
 }

@@ -178,11 +178,7 @@ func (r *Runtime) forceDelete(ctx context.Context, id string) error {
 
 // sandboxAlive reports whether the process of the subcontainer's sandbox is alive.
 func (r *Runtime) sandboxAlive(rec record) bool {
-	host, err := r.bundle(rec.Sandbox)
-	if err != nil {
-		return false
-	}
-	sandbox, err := host.load()
+	_, sandbox, err := r.open(rec.Sandbox)
 	return err == nil && sandbox.Init.Alive()
 }
 

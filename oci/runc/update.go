@@ -49,11 +49,7 @@ func (r *Runtime) Resume(ctx context.Context, id string) error {
 }
 
 func (r *Runtime) setPaused(ctx context.Context, id, verb string, want bool) error {
-	b, err := r.bundle(id)
-	if err != nil {
-		return err
-	}
-	rec, err := b.load()
+	b, rec, err := r.open(id)
 	if err != nil {
 		return err
 	}

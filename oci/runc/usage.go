@@ -18,11 +18,7 @@ const usageTimeout = 5 * time.Second
 // Usage returns the resource usage of a container in a sandbox with its own kernel, which no cgroup of the host shows.
 // The error is errdefs.ErrNotFound if it is not running, errdefs.ErrNotImplemented on the host's kernel.
 func (r *Runtime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
-	b, err := r.bundle(id)
-	if err != nil {
-		return cgroups.Usage{}, err
-	}
-	rec, err := b.load()
+	b, rec, err := r.open(id)
 	switch {
 	case err != nil:
 		return cgroups.Usage{}, err

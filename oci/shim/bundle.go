@@ -91,6 +91,16 @@ func (b bundle) created() (record, error) {
 	return rec, err
 }
 
+// open returns the bundle and the record of a completely created container.
+func (r *Runtime) open(id string) (bundle, record, error) {
+	b, err := r.bundle(id)
+	if err != nil {
+		return b, record{}, err
+	}
+	rec, err := b.created()
+	return b, rec, err
+}
+
 // exitRecord is podd-exit.json: how the container ended, for the time after the shim has exited.
 type exitRecord struct {
 	Code int32     `json:"code"`

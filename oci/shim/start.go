@@ -26,11 +26,7 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 // reachContainer returns the record of a running container, and a connection to its shim. Queries of the usage come
 // here regularly, so it trims the shim's log, too.
 func (r *Runtime) reachContainer(ctx context.Context, id string) (record, *conn, error) {
-	b, err := r.bundle(id)
-	if err != nil {
-		return record{}, nil, err
-	}
-	rec, err := b.created()
+	b, rec, err := r.open(id)
 	if err != nil {
 		return record{}, nil, err
 	}

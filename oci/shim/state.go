@@ -15,11 +15,7 @@ import (
 // State returns the container's status, by calling the shim. An unknown container is Absent, one whose shim has exited
 // is Stopped; neither is an error.
 func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
-	b, err := r.bundle(id)
-	if err != nil {
-		return oci.State{}, err
-	}
-	rec, err := b.created()
+	b, rec, err := r.open(id)
 	if errdefs.IsNotFound(err) {
 		return oci.State{Status: oci.Absent}, nil
 	}

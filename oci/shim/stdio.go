@@ -139,11 +139,7 @@ func killStdio(ctx context.Context, b bundle, rec record) error {
 // does. A log that was not moved is left alone. A container that has exited gives errdefs.ErrFailedPrecondition and no
 // new file.
 func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
-	b, err := r.bundle(id)
-	if err != nil {
-		return err
-	}
-	rec, err := b.created()
+	b, rec, err := r.open(id)
 	if err != nil {
 		return err
 	}
