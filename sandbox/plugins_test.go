@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/containerd/nri/pkg/api"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox/nri"
@@ -56,7 +56,7 @@ func TestPluginsChangeUpdates(t *testing.T) {
 	id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
 	e.deps.Plugins.(*fakePlugins).limits = &nri.Resources{
 		CRI:  &cri.LinuxContainerResources{CpuShares: 3},
-		Rest: &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(9))}},
+		Rest: &api.LinuxResources{Pids: &api.LinuxPids{Limit: 9}},
 	}
 	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 2}))
 	if got := container(t, e, id).Resources.GetCpuShares(); got != 3 {

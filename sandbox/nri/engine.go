@@ -3,6 +3,7 @@ package nri
 import (
 	"context"
 
+	"github.com/containerd/nri/pkg/api"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -34,8 +35,8 @@ type Adjustment struct {
 type Resources struct {
 	// CRI are the limits that the CRI has a field for.
 	CRI *cri.LinuxContainerResources
-	// Rest are the others, nil for none.
-	Rest *specs.LinuxResources
+	// Rest has those that the CRI has no field for, nil for none.
+	Rest *api.LinuxResources
 }
 
 // Engine is what requests of plugins need of the engine. Plugins never calls it with a lock held.

@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 
@@ -60,33 +61,8 @@ func splitResources(msg *api.LinuxResources) (Resources, error) {
 		limit := &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()}
 		r.CRI.HugepageLimits = append(r.CRI.HugepageLimits, limit)
 	}
-	r.Rest = restOf(msg)
+	r.Rest = msg
 	return r, nil
-}
-
-// restOf returns the limits that the CRI has no field for, nil if there are none.
-func restOf(msg *api.LinuxResources) *specs.LinuxResources {
-	cpu, memory := msg.GetCpu(), msg.GetMemory()
-	rest, any := &specs.LinuxResources{}, false
-	if cpu.GetRealtimeRuntime() != nil || cpu.GetRealtimePeriod() != nil {
-		rest.CPU, any = &specs.LinuxCPU{
-			RealtimeRuntime: cpu.GetRealtimeRuntime().Get(), RealtimePeriod: cpu.GetRealtimePeriod().Get(),
-		}, true
-	}
-	if memory.GetReservation() != nil || memory.GetSwappiness() != nil || memory.GetDisableOomKiller() != nil ||
-		memory.GetKernelTcp() != nil {
-		rest.Memory, any = &specs.LinuxMemory{
-			Reservation: memory.GetReservation().Get(), Swappiness: memory.GetSwappiness().Get(),
-			DisableOOMKiller: memory.GetDisableOomKiller().Get(), KernelTCP: memory.GetKernelTcp().Get(),
-		}, true
-	}
-	if pids := msg.GetPids(); pids != nil {
-		rest.Pids, any = &specs.LinuxPids{Limit: new(pids.GetLimit())}, true
-	}
-	if !any {
-		return nil
-	}
-	return rest
 }
 
 // checkResources refuses limits that would be lost: podd has no classes, and the kernel has removed the others.
@@ -104,29 +80,22 @@ func checkResources(msg *api.LinuxResources) error {
 	return nil
 }
 
-// mergeRest adds the limits in rest to r.
-func mergeRest(r, rest *specs.LinuxResources) {
-	if rest == nil {
-		return
+// mergeRest adds the limits in rest that the CRI has no field for to r.
+func mergeRest(r *specs.LinuxResources, rest *api.LinuxResources) {
+	if c := rest.GetCpu(); c != nil {
+		r.CPU = cmp.Or(r.CPU, &specs.LinuxCPU{})
+		replace(&r.CPU.RealtimeRuntime, c.GetRealtimeRuntime().Get())
+		replace(&r.CPU.RealtimePeriod, c.GetRealtimePeriod().Get())
 	}
-	if c := rest.CPU; c != nil {
-		if r.CPU == nil {
-			r.CPU = &specs.LinuxCPU{}
-		}
-		replace(&r.CPU.RealtimeRuntime, c.RealtimeRuntime)
-		replace(&r.CPU.RealtimePeriod, c.RealtimePeriod)
+	if m := rest.GetMemory(); m != nil {
+		r.Memory = cmp.Or(r.Memory, &specs.LinuxMemory{})
+		replace(&r.Memory.Reservation, m.GetReservation().Get())
+		replace(&r.Memory.Swappiness, m.GetSwappiness().Get())
+		replace(&r.Memory.DisableOOMKiller, m.GetDisableOomKiller().Get())
+		replace(&r.Memory.KernelTCP, m.GetKernelTcp().Get())
 	}
-	if m := rest.Memory; m != nil {
-		if r.Memory == nil {
-			r.Memory = &specs.LinuxMemory{}
-		}
-		replace(&r.Memory.Reservation, m.Reservation)
-		replace(&r.Memory.Swappiness, m.Swappiness)
-		replace(&r.Memory.DisableOOMKiller, m.DisableOOMKiller)
-		replace(&r.Memory.KernelTCP, m.KernelTCP)
-	}
-	if rest.Pids != nil {
-		r.Pids = rest.Pids
+	if pids := rest.GetPids(); pids != nil {
+		r.Pids = &specs.LinuxPids{Limit: new(pids.GetLimit())}
 	}
 }
 
