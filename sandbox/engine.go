@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/containerd/errdefs"
@@ -135,16 +136,7 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 // Pods returns the pods whose ids a caller has received, oldest first.
-func (e *Engine) Pods() []*Pod {
-	pods := e.store.pods.List(nil)
-	claimed := pods[:0]
-	for _, p := range pods {
-		if p.creation.Claimed() {
-			claimed = append(claimed, p)
-		}
-	}
-	return claimed
-}
+func (e *Engine) Pods() []*Pod { return claimed(e.store.pods.List(nil)) }
 
 // Containers returns the containers whose ids a caller has received, oldest first.
 func (e *Engine) Containers() []*Container { return claimed(e.store.containers.List(nil)) }
@@ -152,14 +144,8 @@ func (e *Engine) Containers() []*Container { return claimed(e.store.containers.L
 // ContainersOf returns the containers of one pod, oldest first; see Containers.
 func (e *Engine) ContainersOf(p *Pod) []*Container { return claimed(e.store.containersOf(p)) }
 
-func claimed(cs []*Container) []*Container {
-	out := cs[:0]
-	for _, c := range cs {
-		if c.creation.Claimed() {
-			out = append(out, c)
-		}
-	}
-	return out
+func claimed[T lifecycle.Object](all []T) []T {
+	return slices.DeleteFunc(all, func(o T) bool { return !o.Creation().Claimed() })
 }
 
 // Pod finds a pod by id or unique prefix: errdefs.ErrNotFound, ErrInvalidArgument when ambiguous, or ErrUnavailable

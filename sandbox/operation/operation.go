@@ -62,6 +62,14 @@ func (o Operation) Stage() string {
 	return o.Stages[len(o.Stages)-1].Name
 }
 
+// InStage returns the time in the last stage, or the age of an operation without one.
+func (o Operation) InStage() time.Duration {
+	if len(o.Stages) == 0 {
+		return time.Duration(o.Took)
+	}
+	return time.Duration(o.Stages[len(o.Stages)-1].Took)
+}
+
 // FailedStage returns the name of the stage that failed, of an operation that did.
 func (o Operation) FailedStage() string { return cmp.Or(o.FailedIn, o.Stage()) }
 

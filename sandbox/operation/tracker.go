@@ -161,14 +161,10 @@ func (a *Active) logSlow() {
 	if o.Done {
 		return
 	}
-	var inStage time.Duration
-	if n := len(o.Stages); n > 0 {
-		inStage = time.Duration(o.Stages[n-1].Took)
-	}
 	a.tracker.Log.WithFields(logrus.Fields{
 		"verb": o.Verb, "pod": o.Pod, "container": o.Container, "name": o.Name, "stage": o.Stage(),
 		"age":      time.Duration(o.Took).Round(time.Millisecond).String(),
-		"in_stage": inStage.Round(time.Millisecond).String(),
+		"in_stage": o.InStage().Round(time.Millisecond).String(),
 	}).Warn("slow operation")
 }
 

@@ -73,11 +73,7 @@ var waits = []string{"grace period", "stop containers", "command", "save"}
 // stuck are the operations that have been in one stage for long.
 func (s *Status) stuck() (found []Problem) {
 	for _, o := range s.Operations {
-		age := time.Duration(o.Took)
-		if n := len(o.Stages); n > 0 {
-			age = time.Duration(o.Stages[n-1].Took)
-		}
-		if age >= stuckAfter && !slices.Contains(waits, o.Stage()) {
+		if age := o.InStage(); age >= stuckAfter && !slices.Contains(waits, o.Stage()) {
 			found = append(found, Problem{
 				Text: fmt.Sprintf("%s is stuck in %s for %v", o.Verb, o.Stage(), age.Round(time.Second)),
 				Pod:  o.Pod, Name: o.Name, Next: showPod(o.Pod),
