@@ -25,20 +25,13 @@ type Local struct {
 }
 
 // Locals returns all local processes but podd itself, by one scan of /proc.
-func Locals() ([]Local, error) {
-	d, err := os.Open("/proc")
+func Locals() (found []Local, err error) {
+	list, err := pids()
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	var found []Local
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() {
+	for _, pid := range list {
+		if pid == os.Getpid() {
 			continue
 		}
 		if p, ok := FindLocal(pid); ok {

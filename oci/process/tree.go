@@ -9,20 +9,28 @@ import (
 	"time"
 )
 
-// processes reads the stat of all processes of the machine.
-func processes() map[int]stat {
+// pids returns the ids of all processes of the machine.
+func pids() ([]int, error) {
 	d, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(-1)
-	all := make(map[int]stat, len(names))
+	names, err := d.Readdirnames(-1)
+	var all []int
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
+		if pid, err := strconv.Atoi(name); err == nil {
+			all = append(all, pid)
 		}
+	}
+	return all, err
+}
+
+// processes reads the stat of all processes of the machine.
+func processes() map[int]stat {
+	list, _ := pids() // as far as they can be listed
+	all := make(map[int]stat, len(list))
+	for _, pid := range list {
 		if s, err := readStat(pid); err == nil {
 			all[pid] = s
 		}
