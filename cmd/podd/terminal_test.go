@@ -101,9 +101,9 @@ func TestTopIsRenewed(t *testing.T) {
 // TestTopFitsTheTerminal: a list that is longer than the terminal is cut, and says how much is missing.
 func TestTopFitsTheTerminal(t *testing.T) {
 	term := newTerminal(t, 10)
-	var pods []topPod
+	var pods []topItem
 	for i := range 20 {
-		pods = append(pods, topPod{Name: fmt.Sprintf("n/pod-%02d", i)})
+		pods = append(pods, topItem{Name: fmt.Sprintf("n/pod-%02d", i)})
 	}
 	if err := (topFlags{}).redraw(term.tty, pods); err != nil {
 		t.Fatal(err)

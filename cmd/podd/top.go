@@ -9,19 +9,12 @@ import (
 	"github.com/podd-project/podd/cmd/podd/admin"
 )
 
-// topPod is the resource usage of a pod and its containers.
-type topPod struct {
+// topItem is the resource usage of a pod with its containers, or of a container.
+type topItem struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	rates
-	Containers []topContainer `json:"containers"`
-}
-
-// topContainer is the resource usage of a container.
-type topContainer struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	rates
+	Containers []topItem `json:"containers,omitempty"`
 }
 
 // rates are amounts per second, and the memory in use. Unknown values are nil.
@@ -79,26 +72,28 @@ func known(n *uint64) int {
 }
 
 // topPods returns the rates between two measurements, sorted.
-func topPods(before, now []admin.PodUsage, order topOrder) []topPod {
+func topPods(before, now []admin.PodUsage, order topOrder) []topItem {
 	last := ioByID(before)
-	pods := make([]topPod, 0, len(now))
+	pods := make([]topItem, 0, len(now))
 	for _, p := range now {
-		pod := topPod{ID: p.ID, Name: p.Name, rates: ratesOf(p.Resources, last[p.ID]), Containers: []topContainer{}}
+		pod := topItem{ID: p.ID, Name: p.Name, rates: ratesOf(p.Resources, last[p.ID])}
 		for _, c := range p.Containers {
-			pod.Containers = append(pod.Containers, topContainer{c.ID, c.Name, ratesOf(c.Resources, last[c.ID])})
+			pod.Containers = append(pod.Containers, topItem{ID: c.ID, Name: c.Name, rates: ratesOf(c.Resources, last[c.ID])})
 		}
 		if p.IO == nil { // a pod without its own cgroup
 			pod.Read, pod.Write = sumIO(pod.Containers)
 		}
-		slices.SortStableFunc(pod.Containers, func(a, b topContainer) int {
-			return cmp.Or(order.compare(a.rates, b.rates), strings.Compare(a.Name, b.Name))
-		})
+		order.sort(pod.Containers)
 		pods = append(pods, pod)
 	}
-	slices.SortStableFunc(pods, func(a, b topPod) int {
-		return cmp.Or(order.compare(a.rates, b.rates), strings.Compare(a.Name, b.Name))
-	})
+	order.sort(pods)
 	return pods
+}
+
+func (o topOrder) sort(items []topItem) {
+	slices.SortStableFunc(items, func(a, b topItem) int {
+		return cmp.Or(o.compare(a.rates, b.rates), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // ioByID returns the counters of pods and containers.
@@ -135,7 +130,7 @@ func perSecond(before, now uint64, seconds float64) *uint64 {
 }
 
 // sumIO adds the known rates of containers.
-func sumIO(containers []topContainer) (read, write *uint64) {
+func sumIO(containers []topItem) (read, write *uint64) {
 	for _, c := range containers {
 		read, write = add(read, c.Read), add(write, c.Write)
 	}
@@ -149,19 +144,14 @@ func add(sum, n *uint64) *uint64 {
 	return new(*sum + *n)
 }
 
-// topLine is one line of the list.
-type topLine struct {
-	name string
-	rates
-}
-
 // topLines returns a line for each pod, and one for each container below its pod.
-func topLines(pods []topPod, containers bool) (lines []topLine) {
+func topLines(pods []topItem, containers bool) (lines []topItem) {
 	for _, p := range pods {
-		lines = append(lines, topLine{p.Name, p.rates})
+		lines = append(lines, p)
 		for _, c := range p.Containers {
 			if containers {
-				lines = append(lines, topLine{"  " + c.Name, c.rates})
+				c.Name = "  " + c.Name
+				lines = append(lines, c)
 			}
 		}
 	}

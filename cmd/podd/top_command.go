@@ -103,7 +103,7 @@ func fetchUsage(ctx context.Context, daemon *admin.Client) (pods []admin.PodUsag
 	return answer.Items, err
 }
 
-func (f topFlags) print(w io.Writer, pods []topPod) error {
+func (f topFlags) print(w io.Writer, pods []topItem) error {
 	if f.output == outputJSON {
 		return printJSON(w, pods)
 	}
@@ -118,7 +118,7 @@ const clearScreen = "\x1b[H\x1b[J"
 const aroundTop = 5
 
 // redraw clears the terminal and prints as many lines as it has room for.
-func (f topFlags) redraw(w io.Writer, pods []topPod) error {
+func (f topFlags) redraw(w io.Writer, pods []topItem) error {
 	lines := topLines(pods, f.containers)
 	room := len(lines)
 	if file, ok := w.(*os.File); ok {
@@ -135,12 +135,12 @@ func (f topFlags) redraw(w io.Writer, pods []topPod) error {
 	return err
 }
 
-func printTop(w io.Writer, lines []topLine) error {
+func printTop(w io.Writer, lines []topItem) error {
 	out := newTable(w)
 	fmt.Fprintln(out, "CPU\tMEMORY\tREAD/S\tWRITE/S\tPOD")
 	for _, l := range lines {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", cores(l.CPU), amount(l.Memory), amount(l.Read), amount(l.Write),
-			oneLine(l.name))
+			oneLine(l.Name))
 	}
 	return out.Flush()
 }

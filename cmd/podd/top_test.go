@@ -49,23 +49,23 @@ func TestTopPods(t *testing.T) {
 		}
 	}
 	got := topPods(before, now, "cpu")[0]
-	want := topPod{ID: "b", Name: "n/b",
+	want := topItem{ID: "b", Name: "n/b",
 		rates: rates{CPU: new(uint64(9)), Memory: new(uint64(40)), Read: new(uint64(0)), Write: new(uint64(420))},
-		Containers: []topContainer{
-			{"b2", "two", rates{new(uint64(8)), new(uint64(8)), new(uint64(0)), new(uint64(400))}},
-			{"b1", "one", rates{new(uint64(1)), new(uint64(9)), new(uint64(0)), new(uint64(20))}},
-			{"b3", "three", rates{new(uint64(0)), new(uint64(7)), nil, new(uint64(0))}},
+		Containers: []topItem{
+			{"b2", "two", rates{new(uint64(8)), new(uint64(8)), new(uint64(0)), new(uint64(400))}, nil},
+			{"b1", "one", rates{new(uint64(1)), new(uint64(9)), new(uint64(0)), new(uint64(20))}, nil},
+			{"b3", "three", rates{new(uint64(0)), new(uint64(7)), nil, new(uint64(0))}, nil},
 		}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(topPod{}, topContainer{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(topItem{})); diff != "" {
 		t.Errorf("rates of n/b (-want +got):\n%s", diff)
 	}
 }
 
 // TestTopOnATerminal: names with control characters, which are other people's, do not reach the terminal.
 func TestTopOnATerminal(t *testing.T) {
-	pods := []topPod{
+	pods := []topItem{
 		{Name: "n/\x1b]0;title\a\u009b2J\u202e", rates: rates{CPU: new(uint64(1500e6)), Memory: new(uint64(3 << 20))},
-			Containers: []topContainer{{Name: "c\r\n\x7fmain"}}},
+			Containers: []topItem{{Name: "c\r\n\x7fmain"}}},
 	}
 	var out bytes.Buffer
 	if err := (topFlags{containers: true}).redraw(&out, pods); err != nil {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/daemon"
 	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/cmd/podd/settings"
@@ -32,7 +32,7 @@ make.`,
 			if err != nil {
 				return err
 			}
-			if listening(l.Listen) {
+			if admin.NewClient(l.Listen).Running() {
 				return fmt.Errorf("a daemon listens on %s: stop it first", l.Listen)
 			}
 			err = daemon.Offline(cmd.Context(), version, l, cmd.ErrOrStderr(), func(ctx context.Context, n *daemon.Node) error {
@@ -152,13 +152,4 @@ func (w wiping) removeImages(ctx context.Context) error {
 		errs = append(errs, w.Node.Images.Remove(ctx, img.ID))
 	}
 	return errors.Join(errs...)
-}
-
-func listening(socket string) bool {
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		return false
-	}
-	conn.Close()
-	return true
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/podd-project/podd/sandbox"
@@ -66,20 +67,5 @@ func checkTwice(ctx context.Context, n Node, repair bool) ([]sandbox.Finding, er
 	if err != nil {
 		return nil, err
 	}
-	return common(once, again), nil
-}
-
-// common returns the findings that are in both a and b.
-func common(a, b []sandbox.Finding) []sandbox.Finding {
-	seen := map[sandbox.Finding]bool{}
-	for _, f := range b {
-		seen[f] = true
-	}
-	var both []sandbox.Finding
-	for _, f := range a {
-		if seen[f] {
-			both = append(both, f)
-		}
-	}
-	return both
+	return slices.DeleteFunc(once, func(f sandbox.Finding) bool { return !slices.Contains(again, f) }), nil
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -60,14 +61,6 @@ func (n *Node) Repair(ctx context.Context, before []sandbox.Finding) (repaired, 
 		}
 	}
 	after, err = n.Engine.Check(ctx)
-	left := map[sandbox.Finding]bool{}
-	for _, f := range after {
-		left[f] = true
-	}
-	for _, f := range before {
-		if !left[f] {
-			repaired = append(repaired, f)
-		}
-	}
+	repaired = slices.DeleteFunc(before, func(f sandbox.Finding) bool { return slices.Contains(after, f) })
 	return repaired, after, errors.Join(append(errs, err)...)
 }
