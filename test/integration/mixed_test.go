@@ -209,7 +209,7 @@ func mixedExec(k *kubelet, p *mixedPod) {
 		// gVisor's shim kills one process and does not report its pid in the sandbox: see oci/shim/README.md.
 		return !strings.Contains(left, "sleep 4321") && (p.handler == "gvisor-shim" || !strings.Contains(left, "sleep 4322"))
 	})
-	// runsc fails if a command with a terminal exits before runsc has checked that it started: see oci/README.md.
+	// runsc fails if a command with a terminal exits before runsc has checked that it started: see contrib/decisions/0008.
 	const command = "read x; echo got $x; test -t 0 && echo terminal; sleep 0.5"
 	for _, tty := range []bool{false, true} {
 		e, err := k.Runtime.Exec(k.ctx(), &cri.ExecRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", command},
