@@ -77,13 +77,14 @@ tree() {
 	install -D -m 644 "$work/manuals/completions/podd" "$to/share/bash-completion/completions/podd"
 	install -D -m 644 "$work/manuals/completions/podd.fish" "$to/share/fish/vendor_completions.d/podd.fish"
 	doc=$to/share/doc/podd
-	mkdir -p "$doc/examples/kubernetes"
-	install -m 644 "$src/README.md" "$src/SECURITY.md" "$work/$3/podd.cdx.json" "$doc/"
+	mkdir -p "$doc"
+	# The pages and the files that they tell users to copy, under their paths in the repository: links lead to them.
+	(cd "$src" && find . -type f \( -name '*.md' ! -path '*/testdata/*' -o -path './contrib/kubernetes/*' \
+		-o -path './contrib/kata/*' -o -path './contrib/prometheus/*.yaml' -o -path './contrib/prometheus/*.json' \
+		-o -path './contrib/podd.toml' -o -path './contrib/crictl.yaml' \) -exec install -D -m 644 {} "$doc/{}" \;)
+	install -m 644 "$work/$3/podd.cdx.json" "$doc/"
 	gzip -9 -n <"$work/$3/licenses" >"$doc/licenses.gz"
 	gzip -9 -n <"$src/CHANGELOG.md" >"$doc/changelog.gz"
-	install -m 644 "$src/contrib/podd.toml" "$doc/examples/"
-	install -m 644 "$src"/contrib/kubernetes/* "$doc/examples/kubernetes/"
-	install -D -m 644 -t "$doc/docs" "$src"/contrib/docs/*
 }
 
 # same DIRECTORY: gives all files the time of the commit.

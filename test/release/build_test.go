@@ -143,7 +143,7 @@ func TestArchive(t *testing.T) {
 	for _, path := range []string{
 		"bin/podd", "lib/systemd/system/podd.service", "share/man/man8/podd.8.gz", "share/man/man5/podd.toml.5.gz",
 		"share/bash-completion/completions/podd", "share/podd/crictl.yaml", "share/doc/podd/LICENSE",
-		"share/doc/podd/licenses.gz", "share/doc/podd/podd.cdx.json", "share/doc/podd/examples/podd.toml",
+		"share/doc/podd/licenses.gz", "share/doc/podd/podd.cdx.json", "share/doc/podd/contrib/podd.toml",
 	} {
 		if _, err := os.Stat(filepath.Join(dir, path)); err != nil {
 			t.Error(err)
