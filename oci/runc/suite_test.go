@@ -139,6 +139,13 @@ func TestTerminalInput(t *testing.T) {
 	t.Run("runsc", func(t *testing.T) { ocitest.TerminalInput(t, sandboxed) })
 }
 
+func TestLongInput(t *testing.T) {
+	for _, name := range sample.Some(t, "runc", "crun") {
+		t.Run(name, func(t *testing.T) { ocitest.LongInput(t, harness(name)) })
+	}
+	t.Run("runsc", func(t *testing.T) { ocitest.LongInput(t, sandboxed) })
+}
+
 func TestKillFrozen(t *testing.T) {
 	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.KillFrozen(t, harness(name)) })

@@ -206,3 +206,9 @@ func TestEarlyTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) { ocitest.EarlyTimeout(t, newHarness) })
 	}
 }
+
+func TestLongInput(t *testing.T) {
+	for name, newHarness := range some(t) {
+		t.Run(name, func(t *testing.T) { ocitest.LongInput(t, newHarness) })
+	}
+}

@@ -27,6 +27,9 @@ func (c *catalog) own() {
 	c.plain(v1.Config{Cmd: []string{"sh"}, WorkingDir: "/not/there/yet"}, "podd/workdir:latest")
 	c.plain(v1.Config{Cmd: []string{"sleep", "1000"},
 		Volumes: map[string]struct{}{"/data": {}, "/etc/extra": {}, "C:/relative": {}}}, "podd/volumes:latest")
+	linked := tree{}
+	linked.symlink("var/run", "/run")
+	c.over(v1.Config{Cmd: []string{"sh"}, Volumes: map[string]struct{}{"/run": {}}}, linked, "podd/volume-run:latest")
 	c.plain(v1.Config{
 		Cmd:        []string{"sh", "-c", `trap 'echo got USR1; exit 7' USR1; echo ready; while true; do sleep 0.1; done`},
 		StopSignal: "SIGUSR1",

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -29,6 +30,7 @@ func TestContainers(t *testing.T) {
 			}{
 				{"life", containerLife},
 				{"how they end", containerEnds},
+				{"many end at once", containersEndAtOnce},
 				{"stopping", containerStops},
 				{"a stop whose caller gives up", containerStopGoesOn},
 				{"exec", containerExec},
@@ -124,6 +126,32 @@ func containerEnds(k *kubelet) {
 				c.name, st.StartedAt, st.FinishedAt)
 		}
 	}
+}
+
+// containersEndAtOnce: containers whose process exits immediately, several at a time, have their exit codes and logs.
+func containersEndAtOnce(k *kubelet) {
+	pod, podCfg := k.pod()
+	var group errgroup.Group
+	for code := range int32(9) {
+		cfg := k.containerConfig([]string{"sh", "-c", fmt.Sprintf("echo %d; exit %[1]d", code)})
+		id := k.create(pod, cfg, podCfg)
+		group.Go(func() error {
+			_, err := k.Runtime.StartContainer(k.ctx(), &cri.StartContainerRequest{ContainerId: id})
+			if err != nil {
+				return err
+			}
+			st := k.exited(id)
+			if st.ExitCode != code || st.StartedAt == 0 || st.FinishedAt < st.StartedAt {
+				k.Errorf("exit code = %d, started_at = %d, finished_at = %d, want %d, and both in order", st.ExitCode,
+					st.StartedAt, st.FinishedAt, code)
+			}
+			if got := k.logText(podCfg, cfg); got != fmt.Sprintln(code) {
+				k.Errorf("log = %q, want %d", got, code)
+			}
+			return nil
+		})
+	}
+	k.ok("start", group.Wait())
 }
 
 func containerStops(k *kubelet) {

@@ -21,6 +21,7 @@ func TestNamespaces(t *testing.T) {
 		{"pid of a target", pidTarget},
 		{"ipc of the node", ipcNode},
 		{"user", userNamespace},
+		{"user, with a volume of the image at /run", userNamespaceVolume},
 		{"user, on the host's network", userNamespaceHostNetwork},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
@@ -116,6 +117,29 @@ func userNamespace(k *kubelet) {
 	}
 	if got := strings.TrimSpace(k.exec(ctr, "cat /sys/class/net/eth0/operstate")); got != "up" {
 		k.Errorf("operstate of eth0 = %q, want up", got)
+	}
+}
+
+// userNamespaceVolume: a mount below /var/run, which is a link to a volume of the image, as for the token of a service
+// account in a pod with hostUsers false.
+func userNamespaceVolume(k *kubelet) {
+	const image = "docker.io/podd/volume-run:latest"
+	k.have(image)
+	mapping := []*cri.IDMapping{{HostId: 100000, ContainerId: 0, Length: 65536}}
+	userns := &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: mapping, Gids: mapping}
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = userns })
+	token := k.Path("userns-token")
+	k.ok("make a volume", os.MkdirAll(token, 0o755))
+	k.ok("write a token", os.WriteFile(token+"/token", []byte("secret\n"), 0o644))
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) {
+		c.Image = &cri.ImageSpec{Image: image}
+		c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = userns
+		c.Mounts = []*cri.Mount{{HostPath: token, ContainerPath: "/var/run/secrets", Readonly: true, UidMappings: mapping,
+			GidMappings: mapping}}
+	})
+	const command = "cat /var/run/secrets/token; stat -c %u /run /run/secrets; touch /run/file && stat -c %u /run/file"
+	if got, want := k.exec(ctr, command), "secret\n0\n0\n0\n"; got != want {
+		k.Errorf("token, and owners in the volume = %q, want %q", got, want)
 	}
 }
 

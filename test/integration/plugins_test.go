@@ -40,6 +40,7 @@ func TestPlugins(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a plugin refuses pods", func(t *testing.T) { pluginRefusesPods(k.sub(t)) })
 	t.Run("gvisor", func(t *testing.T) { pluginRefusedByGVisor(k.sub(t)) })
 	t.Run("restored pod", func(t *testing.T) { pluginOfRestoredPod(k.sub(t)) })
 }
@@ -49,6 +50,8 @@ type plugin struct {
 	stub   stub.Stub
 	synced chan struct{}
 	create func(c *api.Container) *api.ContainerAdjustment
+	// refusal is the answer to RunPodSandbox.
+	refusal error
 	// noted, if set, is called at each request with the verb.
 	noted func(verb string)
 
@@ -111,7 +114,8 @@ func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	if len(pod.GetIps()) == 0 || pod.GetLinux().GetNamespaces() == nil {
 		return fmt.Errorf("pod %s has no address or network namespace", pod.GetId())
 	}
-	return p.note("RunPodSandbox", pod.GetId())
+	_ = p.note("RunPodSandbox", pod.GetId())
+	return p.refusal
 }
 
 func (p *plugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) (
@@ -306,6 +310,30 @@ func pluginWhilePoddDies(k *kubelet, handler string) {
 	if got := k.containers(&cri.ContainerFilter{PodSandboxId: pod}); len(got) != 1 {
 		k.Errorf("the pod has %d containers, want 1", len(got))
 	}
+}
+
+// pluginRefusesPods: nothing is left of refused pods, also after a restart, and the same pod runs without the plugin.
+func pluginRefusesPods(k *kubelet) {
+	p := k.connect(&plugin{refusal: errors.New("not on this node")})
+	cfg := k.podConfig()
+	k.ok("make the pod's log directory", os.MkdirAll(cfg.LogDirectory, 0o755))
+	for range 3 {
+		_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg})
+		if err == nil || !strings.Contains(err.Error(), "not on this node") {
+			k.Errorf("RunPodSandbox = %v, want the plugin's refusal", err)
+		}
+	}
+	left := func() {
+		k.Helper()
+		if pods := k.pods(nil); len(pods) > 0 {
+			k.Errorf("pods that were refused = %v, want none", pods)
+		}
+	}
+	left()
+	p.stub.Stop()
+	k.ok("restart podd", k.Restart(k.ctx(), k.Kill9))
+	left()
+	k.runPod(cfg, "runc")
 }
 
 // pluginRefusedByGVisor: a field that gVisor would ignore refuses the container, with its name.

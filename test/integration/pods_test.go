@@ -29,6 +29,7 @@ func TestPods(t *testing.T) {
 		{"the answers carry what was asked for", podAnswers},
 		{"a retry with the same name joins", podRetry},
 		{"stop and remove can be repeated", podIdempotent},
+		{"a stopped pod refuses what comes late", podStopped},
 		{"filters", podFilters},
 		{"files for DNS, hosts and hostname", podFiles},
 		{"files of a pod have a limit", podFilesLimit},
@@ -109,6 +110,42 @@ func podIdempotent(k *kubelet) {
 	if left := k.containers(nil); len(left) > 0 {
 		k.Errorf("containers of a removed pod = %v, want none", left)
 	}
+}
+
+// podStopped: requests for a stopped pod and its containers are refused, not lost or hanging.
+func podStopped(k *kubelet) {
+	pod, cfg := k.pod()
+	ended, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
+	created := k.create(pod, k.containerConfig([]string{"sleep", "1000"}), cfg)
+	k.stopPod(pod)
+	ctx := k.ctx()
+	for what, call := range map[string]func() error{
+		"CreateContainer": func() error {
+			_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}), cfg)
+			return err
+		},
+		"StartContainer": func() error {
+			_, err := k.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: created})
+			return err
+		},
+		"ExecSync": func() error {
+			_, err := k.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: ended, Cmd: []string{"true"}})
+			return err
+		},
+		"PortForward": func() error {
+			_, err := k.Runtime.PortForward(ctx, &cri.PortForwardRequest{PodSandboxId: pod, Port: []int32{80}})
+			return err
+		},
+		"UpdateContainerResources": func() error {
+			_, err := k.Runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: ended,
+				Linux: &cri.LinuxContainerResources{CpuShares: 100}})
+			return err
+		},
+	} {
+		k.refused(what, call(), "", codes.FailedPrecondition)
+	}
+	k.removeContainer(created)
+	k.removeContainer(ended)
 }
 
 func podFilters(k *kubelet) {

@@ -262,6 +262,26 @@ func TestHostileAccounts(t *testing.T) {
 	}
 }
 
+// TestAccountsBehindLinks: absolute links lead to files of the image, as in images of NixOS and Guix.
+func TestAccountsBehindLinks(t *testing.T) {
+	root := image(t, "", "")
+	if err := os.Mkdir(filepath.Join(root, "store"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"passwd": passwd, "group": groupFile} {
+		write(t, filepath.Join(root, "store", name), content)
+		path := filepath.Join(root, "etc", name)
+		if err := errors.Join(os.Remove(path), os.Symlink("/store/"+name, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := LookupUser(root, "app:wheel", nil)
+	want := spec.User{UID: 1000, GID: 10, Groups: []uint32{10, 50000}, Home: "/home/app"}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(diff, err)
+	}
+}
+
 // TestAccountsSwapped races a lookup with a process that exchanges etc for a link to the host's /etc.
 func TestAccountsSwapped(t *testing.T) {
 	outside := t.TempDir()
