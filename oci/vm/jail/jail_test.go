@@ -124,6 +124,19 @@ func TestJailForbidsHandles(t *testing.T) {
 	}
 }
 
+// TestJailForbidsOtherNumbers: those of x32, which mean the same calls, fail too.
+func TestJailForbidsOtherNumbers(t *testing.T) {
+	j := newJail(t)
+	err := j.Do(func() error {
+		const x32 = 0x40000000
+		_, _, errno := unix.Syscall(x32|unix.SYS_OPEN_BY_HANDLE_AT, 0, 0, 0)
+		return errno
+	})
+	if !errors.Is(err, unix.EPERM) {
+		t.Errorf("open_by_handle_at of x32 = %v, want %v", err, unix.EPERM)
+	}
+}
+
 // TestJailLimitsCapabilities: programs keep the capabilities for files, and cannot make devices or mounts.
 func TestJailLimitsCapabilities(t *testing.T) {
 	j := newJail(t)
