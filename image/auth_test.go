@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -320,7 +321,9 @@ func TestChallengeOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	const secret = "answer-to-hide"
 	status := http.StatusOK
+	var asked atomic.Bool
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Store(true)
 		w.WriteHeader(status)
 		fmt.Fprint(w, secret)
 	}))
@@ -332,12 +335,15 @@ func TestChallengeOfAnotherServer(t *testing.T) {
 		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED")
 		return true
 	})
-	s := open(t, config(t, reg.host))
+	s := open(t, config(t, reg.host, strings.TrimPrefix(inside.URL, "http://")))
 	for _, status = range []int{http.StatusOK, http.StatusNotFound, http.StatusForbidden, http.StatusInternalServerError} {
 		_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
 		if err == nil || strings.Contains(err.Error(), "to-hide") {
 			t.Errorf("error %v of a token server that answers %d, want nothing of its answer or its URL", err, status)
 		}
+	}
+	if !asked.Load() {
+		t.Error("the other server was not asked")
 	}
 }
 

@@ -34,7 +34,11 @@ func (s *Store) present(
 	}
 	asking, cancel := context.WithTimeout(ctx, presentTimeout)
 	defer cancel()
-	found, err := remoteDigest(asking, c.Sys, ref)
+	var found digest.Digest
+	err := c.Guard(asking, c.Sys, ref, c.Hosts, func(ctx context.Context) (err error) {
+		found, err = remoteDigest(ctx, c.Sys, ref)
+		return err
+	})
 	switch {
 	case asking.Err() != nil && ctx.Err() == nil:
 		return nil, nil

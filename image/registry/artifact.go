@@ -38,13 +38,28 @@ func (c Config) PushArtifact(ctx context.Context, ref, artifactType string, blob
 	if _, ok := named.(reference.Tagged); !ok {
 		return "", fmt.Errorf("%q: a push needs a tag, not a digest: %w", ref, errdefs.ErrInvalidArgument)
 	}
-	to, err := docker.NewReference(named)
+	hosts, err := c.hosts()
+	if err != nil {
+		return "", err
+	}
+	var pushed string
+	err = c.Guard(ctx, sys, named, hosts, func(ctx context.Context) (err error) {
+		pushed, err = pushArtifact(ctx, sys, named, artifactType, blobs)
+		return err
+	})
+	return pushed, err
+}
+
+func pushArtifact(
+	ctx context.Context, sys *types.SystemContext, ref reference.Named, artifactType string, blobs []ArtifactBlob,
+) (string, error) {
+	to, err := docker.NewReference(ref)
 	if err != nil {
 		return "", err
 	}
 	dest, err := to.NewImageDestination(ctx, sys)
 	if err != nil {
-		return "", NewPullError(ref, nil, err)
+		return "", NewPullError(ref.String(), nil, err)
 	}
 	defer dest.Close()
 	m := imgspecv1.Manifest{
@@ -53,12 +68,12 @@ func (c Config) PushArtifact(ctx context.Context, ref, artifactType string, blob
 	}
 	empty := ArtifactBlob{Write: func(w io.Writer) error { _, err := w.Write(m.Config.Data); return err }}
 	if _, err := putBlob(ctx, dest, empty); err != nil {
-		return "", fmt.Errorf("push to %s: %w", named, err)
+		return "", fmt.Errorf("push to %s: %w", ref, err)
 	}
 	for _, b := range blobs {
 		d, err := putBlob(ctx, dest, b)
 		if err != nil {
-			return "", fmt.Errorf("push %s to %s: %w", b.Title, named, err)
+			return "", fmt.Errorf("push %s to %s: %w", b.Title, ref, err)
 		}
 		m.Layers = append(m.Layers, d)
 	}
@@ -67,7 +82,7 @@ func (c Config) PushArtifact(ctx context.Context, ref, artifactType string, blob
 		err = dest.PutManifest(ctx, data, nil)
 	}
 	if err != nil {
-		return "", fmt.Errorf("push the manifest to %s: %w", named, err)
+		return "", fmt.Errorf("push the manifest to %s: %w", ref, err)
 	}
 	return digest.FromBytes(data).String(), dest.Commit(ctx, nil)
 }

@@ -47,6 +47,8 @@ type PullConfig struct {
 	Config
 	// Sys is for questions that the daemon itself asks the registry.
 	Sys *types.SystemContext
+	// Hosts are those of all of the operator's registries.conf.
+	Hosts []string
 	// Dir is for temporary files of the pull.
 	Dir string
 	// Credentials is a file in memory.
@@ -111,6 +113,9 @@ func (c Config) ForPull(
 		return nil, err
 	}
 	p := &PullConfig{Config: c}
+	if p.Hosts, err = c.hosts(); err != nil {
+		return nil, err
+	}
 	table := sysregistriesv2.Registry{Prefix: ref.Name(), Endpoint: from.Endpoint}
 	table.Location, table.PullFromMirror = from.Reference.Name(), ""
 	if err := p.writeFiles(temp, found, table); err != nil {

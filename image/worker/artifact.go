@@ -45,11 +45,18 @@ func (job Job) sendPart(ctx context.Context, to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	source, err := ref.NewImageSource(ctx, job.Config.SystemContext())
-	if err != nil {
-		return err
-	}
-	defer source.Close()
+	sys := job.Config.SystemContext()
+	return job.Config.Guard(ctx, sys, named, job.Hosts, func(ctx context.Context) error {
+		source, err := ref.NewImageSource(ctx, sys)
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		return job.sendFrom(ctx, source, to)
+	})
+}
+
+func (job Job) sendFrom(ctx context.Context, source types.ImageSource, to io.Writer) error {
 	if job.Part.Digest == "" {
 		data, kind, err := source.GetManifest(ctx, nil)
 		if err != nil {

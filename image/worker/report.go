@@ -19,6 +19,8 @@ import (
 type Job struct {
 	Config registry.Config
 	Layout Layout
+	// Hosts are those that registries.conf names.
+	Hosts []string `json:",omitempty"`
 	// Ref is a full name, with a tag or a digest.
 	Ref         string
 	Auth        *registry.Auth    `json:",omitempty"`

@@ -121,7 +121,7 @@ type Daemon struct {
 // Run does a job in a confined process: the data of the registry are parsed, decompressed and unpacked there. It
 // ends when ctx or the daemon does. Only the daemon calls it, and a command that fetches an artifact.
 func Run(ctx context.Context, job Job, c *registry.PullConfig, d Daemon) (Result, error) {
-	job.Config, job.Dir = c.Config, c.Dir
+	job.Config, job.Hosts, job.Dir = c.Config, c.Hosts, c.Dir
 	job.Config.AuthFile = fmt.Sprintf("/proc/self/fd/%d", credentialsFD)
 	files := []*os.File{c.Credentials} // credentialsFD
 	if d.part != nil {

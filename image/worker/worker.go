@@ -73,5 +73,10 @@ func doPull(ctx context.Context, job Job, out *reporter, replies <-chan Found) (
 	if job.Config.AdditionalLayerStore != "" {
 		w.lookUp = func(ctx context.Context, r LookUp) (Found, error) { return r.send(ctx, out, replies) }
 	}
-	return w.transfer(ctx, transferJob{sys, named, job.Annotations, job.Corrupt}, out)
+	var result Result
+	err = job.Config.Guard(ctx, sys, named, job.Hosts, func(ctx context.Context) (err error) {
+		result, err = w.transfer(ctx, transferJob{sys, named, job.Annotations, job.Corrupt}, out)
+		return err
+	})
+	return result, err
 }

@@ -1,0 +1,178 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"go.podman.io/image/v5/types"
+)
+
+// guard ends the requests of a pull when one would go to the node or its links: a registry names any host as its token
+// server or in a redirect, and gets a part of that host's answer. Hosts that the operator's files name may be there, and
+// the registry that is pulled from if the first connection leads there: its name can get another address.
+type guard struct {
+	own       string
+	connected atomic.Bool
+	// hosts are those (HOST:PORT) that requests are for, and true for those that may be on the node.
+	hosts sync.Map
+	end   context.CancelCauseFunc
+}
+
+// errMisdirected is the cause of a context that a guard has ended.
+var errMisdirected = fmt.Errorf("misdirected: %w", errdefs.ErrPermissionDenied)
+
+// Guard runs f, in which the library asks for ref, with the context and with sys, which it changes. Named are the hosts
+// of registries.conf.
+func (c Config) Guard(
+	ctx context.Context, sys *types.SystemContext, ref reference.Named, named []string, f func(context.Context) error,
+) error {
+	sources, err := c.Sources(ref)
+	if err != nil {
+		return err
+	}
+	from := sources[len(sources)-1].Reference
+	to, err := docker.NewReference(from)
+	if err != nil {
+		return err
+	}
+	signatures, err := docker.SignatureStorageBaseURL(sys, to, false)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	g := &guard{own: reference.Domain(from), end: end}
+	for _, host := range append(named, signatures.Host) {
+		g.allow(host)
+	}
+	sys.DockerProxy = g.proxy
+	err = f(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: g.gotConn}))
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errMisdirected) {
+		return cause
+	}
+	return err
+}
+
+// allow allows a host to be on the node, on its port or those of HTTP.
+func (g *guard) allow(host string) {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		g.hosts.Store(host, true)
+		return
+	}
+	g.hosts.Store(host+":443", true)
+	g.hosts.Store(host+":80", true)
+}
+
+// proxy is called before each request and returns the operator's proxy, if any. That may be anywhere; it looks names up
+// itself.
+func (g *guard) proxy(u *url.URL) (*url.URL, error) {
+	host := hostPort(u)
+	g.hosts.LoadOrStore(host, false)
+	if to, err := netip.ParseAddrPort(host); err == nil {
+		if err := g.check(to); err != nil {
+			return nil, err
+		}
+	}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+	if proxy != nil {
+		g.allow(hostPort(proxy))
+	}
+	return proxy, err
+}
+
+func hostPort(u *url.URL) string {
+	ports := map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), ports[u.Scheme]))
+}
+
+// gotConn is called after the connection, before the request is written.
+func (g *guard) gotConn(info httptrace.GotConnInfo) {
+	to, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String())
+	if err == nil {
+		err = g.check(to)
+	}
+	if err != nil {
+		g.end(err)
+		_ = info.Conn.Close()
+	}
+}
+
+// check returns an error, with which it ends all requests, if none may be sent to an address.
+func (g *guard) check(to netip.AddrPort) error {
+	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	isFirst := !g.connected.Swap(true)
+	switch {
+	case !onNode(to.Addr()), g.find(to, true) != "":
+		return nil
+	case isFirst:
+		g.allow(g.own)
+		return nil
+	}
+	host := cmp.Or(g.find(to, false), to.String())
+	err := fmt.Errorf("a registry may not direct podd to %s, which is this node or on its link (%s): to allow that, name "+
+		"%[1]s in registries.conf, as the location of a registry: %[3]w", host, to.Addr(), errMisdirected)
+	g.end(err)
+	return err
+}
+
+// find returns a host that has an address.
+func (g *guard) find(to netip.AddrPort, allowed bool) (found string) {
+	g.hosts.Range(func(host, is any) bool {
+		name, port, err := net.SplitHostPort(host.(string))
+		if err != nil || is != allowed || port != strconv.Itoa(int(to.Port())) {
+			return true
+		}
+		addresses, _ := net.DefaultResolver.LookupNetIP(context.Background(), "ip", name) // it has its own deadline
+		if slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.Unmap() == to.Addr() }) {
+			found = host.(string)
+		}
+		return found == ""
+	})
+	return found
+}
+
+// onNode reports whether an address is the node's, or of a link, where clouds have their metadata.
+func onNode(ip netip.Addr) bool {
+	if ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() {
+		return true
+	}
+	// A pull's process cannot list the node's addresses. To each the kernel sends from the same; this sends nothing.
+	probe, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 9)))
+	if err != nil {
+		return false // no route
+	}
+	defer probe.Close()
+	return probe.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap() == ip
+}
+
+// hosts returns the hosts that registries.conf names.
+func (c Config) hosts() (out []string, err error) {
+	registries, err := sysregistriesv2.GetRegistries(c.SystemContext())
+	if err != nil {
+		return nil, fmt.Errorf("read registries.conf: %w", err)
+	}
+	for _, r := range registries {
+		for _, e := range append(r.Mirrors, r.Endpoint, sysregistriesv2.Endpoint{Location: r.Prefix}) {
+			if host, _, _ := strings.Cut(e.Location, "/"); !r.Blocked && host != "" {
+				out = append(out, host)
+			}
+		}
+	}
+	return out, nil
+}
