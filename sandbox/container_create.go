@@ -267,12 +267,12 @@ func (c *Container) prepareLog() (logfile.Log, error) {
 	if c.View().LogPath() == "" {
 		return logfile.Log{}, nil
 	}
-	log := c.logFile()
+	log := c.LogFile()
 	return log, log.Prepare()
 }
 
-// logFile is the log of a container that has one.
-func (c *Container) logFile() logfile.Log {
+// LogFile is the log of a container that has one.
+func (c *Container) LogFile() logfile.Log {
 	return logfile.Log{Dir: c.pod.Status().LogDir, Name: c.Config.GetLogPath()}
 }
 

@@ -65,7 +65,7 @@ func (c *Container) removeUnusedLog(siblings []*Container) {
 	if !c.Status().StartedAt.IsZero() || path == "" || slices.ContainsFunc(siblings, shared) {
 		return
 	}
-	if err := c.logFile().RemoveEmpty(); err != nil {
+	if err := c.LogFile().RemoveEmpty(); err != nil {
 		c.log().WithError(err).Warn("failed to remove the empty log of a container")
 	}
 }

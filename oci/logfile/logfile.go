@@ -8,8 +8,10 @@
 package logfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -146,6 +148,30 @@ func (l Log) Open() (*os.File, error) {
 	defer parent.Close()
 	f, err := openOrMakeLog(parent, filepath.Base(l.Name))
 	return f, l.explain(err)
+}
+
+// Tail returns the whole lines in the last limit bytes of the log. Errors: those of Open.
+func (l Log) Tail(limit int64) (string, error) {
+	parent, err := l.openParent()
+	if err != nil {
+		return "", err
+	}
+	defer parent.Close()
+	f, err := openLog(parent, filepath.Base(l.Name), unix.O_RDONLY)
+	if err != nil {
+		return "", l.explain(err)
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return "", err
+	}
+	from := max(0, size-limit)
+	text, err := io.ReadAll(io.NewSectionReader(f, from, limit))
+	if from > 0 {
+		_, text, _ = bytes.Cut(text, []byte("\n"))
+	}
+	return string(text), err
 }
 
 // RemoveEmpty removes the log if nothing was written to it. An absent log is not an error, the others are those of

@@ -60,6 +60,23 @@ func TestPrepareAndOpen(t *testing.T) {
 	}
 }
 
+// TestTail: whole lines only, as many as the limit allows.
+func TestTail(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "0.log"), []byte("one\ntwo\nthree"), 0o600))
+	l := noted(t, dir, "0.log")
+	for limit, want := range map[int64]string{
+		5: "", 6: "three", 9: "three", 10: "two\nthree", 12: "two\nthree", 13: "one\ntwo\nthree", 100: "one\ntwo\nthree",
+	} {
+		if got, err := l.Tail(limit); err != nil || got != want {
+			t.Errorf("Tail(%d) = %q, %v, want %q", limit, got, err, want)
+		}
+	}
+	if _, err := noted(t, dir, "absent").Tail(5); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Tail of an absent log: %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
 func TestRemoveEmpty(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "web"), 0o755), os.WriteFile(filepath.Join(dir, "web/full"), []byte("x"), 0o600),
@@ -116,6 +133,9 @@ func TestNotALog(t *testing.T) {
 		}
 		if !errdefs.IsFailedPrecondition(err) && !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "log") {
 			t.Errorf("Open(%q): %v, want ErrFailedPrecondition or ErrInvalidArgument", name, err)
+		}
+		if text, err := l.Tail(100); err == nil {
+			t.Errorf("Tail(%q) = %q, want an error", name, text)
 		}
 		if took := time.Since(begin); took > 5*time.Second {
 			t.Errorf("Open(%q) took %v, want no wait", name, took)

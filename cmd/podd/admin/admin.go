@@ -54,6 +54,7 @@ func routes(n Node, log logrus.FieldLogger) http.Handler {
 	r.lists(n)
 	r.usage(n)
 	r.disk(n)
+	r.containerLog(n)
 	r.images(n)
 	r.history(n)
 	r.reload(n)

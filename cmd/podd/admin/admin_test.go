@@ -70,8 +70,18 @@ func (n *fakeNode) GC(context.Context) error { n.gc++; return nil }
 func (*fakeNode) VerifyImages(_ context.Context, mark bool) ([]sandbox.Finding, error) {
 	return []sandbox.Finding{{Problem: "damaged", Detail: fmt.Sprint(mark)}}, nil
 }
-func (*fakeNode) DiskImages() ([]DiskImage, uint64, uint64) {
-	return []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}, 7, 5
+func (*fakeNode) Disk(context.Context) (Disk, error) {
+	images := []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}
+	return Disk{
+		Images: List[DiskImage]{Items: images}, Containers: List[DiskContainer]{Items: make([]DiskContainer, 3)},
+		Layers: 7, Unused: 5, Free: 40, Size: 100,
+	}, nil
+}
+func (*fakeNode) Log(container string) (string, error) {
+	if container != "c" {
+		return "", fmt.Errorf("%w: no container %s", errdefs.ErrNotFound, container)
+	}
+	return "line", nil
 }
 func (n *fakeNode) RemoveUnusedLayers() error {
 	n.removed = append(n.removed, "unused")
@@ -101,10 +111,6 @@ func (n *fakeNode) RemoveImage(_ context.Context, id string) error {
 	n.removed = append(n.removed, id)
 	return nil
 }
-func (*fakeNode) DiskContainers(context.Context) ([]DiskContainer, error) {
-	return make([]DiskContainer, 3), nil
-}
-
 func (n *fakeNode) Status(_ context.Context, pod string) (Status, error) {
 	if pod != "" {
 		return Status{}, fmt.Errorf("%w: no pod %s", errdefs.ErrNotFound, pod)
@@ -188,7 +194,9 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/pulls?limit=1", "", 200, `"omitted":2`},
 		{"GET", "/v1/sessions", "", 200, `{"items":[]}`},
 		{"GET", "/v1/usage?limit=2", "", 200, `"omitted":1`},
-		{"GET", "/v1/disk?limit=2", "", 200, `"omitted":2},"layers":7,"unused":5`},
+		{"GET", "/v1/disk?limit=2", "", 200, `"omitted":2},"layers":7,"unused":5,"free":40,"size":100`},
+		{"GET", "/v1/log?container=c", "", 200, `{"text":"line"}`},
+		{"GET", "/v1/log?container=d", "", 404, "no container d"},
 		{"POST", "/v1/images/load", `{"path":"/image.tar"}`, 200, `{"images":[{"id":"a","names":["b:v1"]}]}`},
 		{"POST", "/v1/images/load", `{}`, 400, "no archive"},
 		{"POST", "/v1/images/export", `{"image":"b:v1","path":"/image.tar"}`, 200, "{}"},

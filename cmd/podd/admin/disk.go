@@ -14,6 +14,9 @@ type Disk struct {
 	Layers uint64 `json:"layers"`
 	// Unused is the size of layers that failed pulls have left, in addition.
 	Unused uint64 `json:"unused,omitempty"`
+	// Free is the space that is left on the filesystem of the directory root, of Size.
+	Free uint64 `json:"free"`
+	Size uint64 `json:"size"`
 	// Containers have a writable layer each.
 	Containers List[DiskContainer] `json:"containers"`
 }
@@ -49,13 +52,8 @@ func (rt router) disk(n Node) {
 		if err != nil {
 			return nil, err
 		}
-		images, layers, unused := n.DiskImages()
-		containers, err := n.DiskContainers(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return Disk{
-			Images: first(images, limit), Layers: layers, Unused: unused, Containers: first(containers, limit),
-		}, nil
+		d, err := n.Disk(ctx)
+		d.Images, d.Containers = first(d.Images.Items, limit), first(d.Containers.Items, limit)
+		return d, err
 	})
 }

@@ -92,9 +92,12 @@ func (rt router) images(n Node) {
 
 // prune removes the images that are neither used nor pinned, and the layers of no image, with dry only says which.
 func prune(ctx context.Context, n Node, dry bool) (Pruned, error) {
-	all, _, unused := n.DiskImages()
-	p := Pruned{Images: []DiskImage{}, Unused: unused}
-	for _, i := range all {
+	disk, err := n.Disk(ctx)
+	if err != nil {
+		return Pruned{}, err
+	}
+	p := Pruned{Images: []DiskImage{}, Unused: disk.Unused}
+	for _, i := range disk.Images.Items {
 		if i.Pinned || i.UsedBy > 0 {
 			continue
 		}

@@ -27,9 +27,10 @@ type Node interface {
 	Sessions() []streaming.SessionInfo
 	// Usage measures the pods that are ready, or returns the measurements of the last second.
 	Usage(ctx context.Context) []PodUsage
-	// DiskImages returns the images and the sizes of their layers and of those of no image.
-	DiskImages() (images []DiskImage, layers, unused uint64)
-	DiskContainers(ctx context.Context) ([]DiskContainer, error)
+	// Disk returns the disk space that images and containers take.
+	Disk(ctx context.Context) (Disk, error)
+	// Log returns the last lines of a container's log.
+	Log(container string) (string, error)
 	// LoadImages loads the images of an archive.
 	LoadImages(ctx context.Context, path string) ([]LoadedImage, error)
 	// LoadArchive loads the images of an archive that it reads, and bounds its size.

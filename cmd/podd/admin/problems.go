@@ -21,6 +21,8 @@ const (
 // Problem is a fault of the node or a pod, and the command that shows more. The page, `podd status` and the bundle read
 // the same list.
 type Problem struct {
+	// Kind is one of Kinds.
+	Kind string `json:"kind"`
 	// Text is one line.
 	Text string `json:"text"`
 	// Pod is the id of the pod and Name its namespace/name. Both are empty for a fault of the node.
@@ -30,6 +32,10 @@ type Problem struct {
 	Next string `json:"next,omitempty"`
 }
 
+// Kinds are the kinds of problems: faults of the node, operations that are stuck, pods and containers that could not be
+// made, containers that failed, were killed for memory, or have no monitor, images that cannot be pulled.
+var Kinds = []string{"node", "stuck", "start", "exit", "oom", "monitor", "pull"}
+
 // SetProblems fills s.Problems from the rest of s and from the last creations that failed, the newest first.
 func (s *Status) SetProblems(failed []operation.Operation, now time.Time) {
 	s.Problems = slices.Concat(s.problemsOfNode(), s.stuck(), s.problemsOfPods(now), failedStarts(failed, now),
@@ -38,7 +44,7 @@ func (s *Status) SetProblems(failed []operation.Operation, now time.Time) {
 
 func (s *Status) problemsOfNode() (found []Problem) {
 	add := func(next, format string, args ...any) {
-		found = append(found, Problem{Text: fmt.Sprintf(format, args...), Next: next})
+		found = append(found, Problem{Kind: "node", Text: fmt.Sprintf(format, args...), Next: next})
 	}
 	for _, c := range s.Conditions {
 		// Handlers are configured by default: the node may do without one.
@@ -75,8 +81,8 @@ func (s *Status) stuck() (found []Problem) {
 	for _, o := range s.Operations {
 		if age := o.InStage(); age >= stuckAfter && !slices.Contains(waits, o.Stage()) {
 			found = append(found, Problem{
-				Text: fmt.Sprintf("%s is stuck in %s for %v", o.Verb, o.Stage(), age.Round(time.Second)),
-				Pod:  o.Pod, Name: o.Name, Next: showPod(o.Pod),
+				Kind: "stuck", Text: fmt.Sprintf("%s is stuck in %s for %v", o.Verb, o.Stage(), age.Round(time.Second)),
+				Pod: o.Pod, Name: o.Name, Next: showPod(o.Pod),
 			})
 		}
 	}
@@ -87,12 +93,15 @@ func (s *Status) stuck() (found []Problem) {
 func (s *Status) problemsOfPods(now time.Time) (found []Problem) {
 	for _, p := range s.Pods {
 		for _, c := range p.Containers {
-			text := ""
+			kind, text := "exit", ""
 			switch {
 			case c.Unmonitored:
-				text = "its monitor died: output is no longer logged, recreate it"
+				kind, text = "monitor", "its monitor died: output is no longer logged, recreate it"
 			case c.failed() && now.Sub(c.Finished) < recent && !s.replaced(p, c):
 				text = c.Exit()
+				if c.Reason == "OOMKilled" {
+					kind = "oom"
+				}
 				if c.Attempt > 0 {
 					text += fmt.Sprintf(", %d starts", c.Attempt+1)
 				}
@@ -100,7 +109,7 @@ func (s *Status) problemsOfPods(now time.Time) (found []Problem) {
 				continue
 			}
 			found = append(found, Problem{
-				Text: fmt.Sprintf("container %s: %s", c.Name, text), Pod: p.ID, Name: p.Name, Next: showPod(p.ID),
+				Kind: kind, Text: fmt.Sprintf("container %s: %s", c.Name, text), Pod: p.ID, Name: p.Name, Next: showPod(p.ID),
 			})
 		}
 	}
@@ -134,7 +143,7 @@ func failedStarts(failed []operation.Operation, now time.Time) (found []Problem)
 			continue
 		}
 		found = append(found, Problem{
-			Text: fmt.Sprintf("%s failed in %s: %s", o.Verb, o.FailedStage(), o.Error), Pod: o.Pod, Name: o.Name,
+			Kind: "start", Text: fmt.Sprintf("%s failed in %s: %s", o.Verb, o.FailedStage(), o.Error), Pod: o.Pod, Name: o.Name,
 			Next: "podd history --failed --stages " + o.Name,
 		})
 	}
@@ -145,7 +154,7 @@ func (s *Status) failedPulls(now time.Time) (found []Problem) {
 	for _, p := range s.FailedPulls {
 		if now.Sub(p.Time) < recent {
 			found = append(found, Problem{
-				Text: fmt.Sprintf("image cannot be pulled: %s", p.Error), Next: "podd image explain " + p.Ref,
+				Kind: "pull", Text: fmt.Sprintf("image cannot be pulled: %s", p.Error), Next: "podd image explain " + p.Ref,
 			})
 		}
 	}

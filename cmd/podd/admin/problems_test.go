@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,12 @@ func TestProblems(t *testing.T) {
 			tt.status.SetProblems(tt.failed, now)
 			var got []string
 			for _, p := range tt.status.Problems {
+				if !slices.Contains(Kinds, p.Kind) {
+					t.Errorf("kind = %q, want one of %q", p.Kind, Kinds)
+				}
+				if strings.Contains(p.Text, "OOMKilled") != (p.Kind == "oom") {
+					t.Errorf("%q has the kind %q", p.Text, p.Kind)
+				}
 				name := p.Name
 				if name == "" {
 					name = "node"

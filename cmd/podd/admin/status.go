@@ -56,8 +56,14 @@ type Pod struct {
 	// Name is namespace/name.
 	Name string `json:"name"`
 	// State is creating, ready, stopping or notready.
-	State      string                `json:"state"`
-	Created    time.Time             `json:"created"`
+	State   string    `json:"state"`
+	Created time.Time `json:"created"`
+	// Reason says why the pod is not ready.
+	Reason  string   `json:"reason,omitempty"`
+	IPs     []string `json:"ips,omitempty"`
+	Handler string   `json:"handler,omitempty"`
+	// Cgroup is the pod's cgroup_parent.
+	Cgroup     string                `json:"cgroup,omitempty"`
 	Operations []operation.Operation `json:"operations,omitempty"`
 	Containers []Container           `json:"containers"`
 	// Obstacles are why the pod could not be checkpointed. Only an answer about a single pod has them.
@@ -69,6 +75,8 @@ type Container struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	State string `json:"state"`
+	// Image is the name with which it was asked for.
+	Image string `json:"image,omitempty"`
 	// Attempt is the kubelet's number of the start.
 	Attempt  uint32    `json:"attempt,omitempty"`
 	Created  time.Time `json:"created"`

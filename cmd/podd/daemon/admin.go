@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,7 +126,7 @@ func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error)
 		s.Pods = []admin.Pod{podDetails(ctx, e, p)}
 		return s, nil
 	}
-	for _, p := range e.Pods() {
+	for _, p := range allPods(e) {
 		s.Pods = append(s.Pods, podStatus(e, p))
 	}
 	s.SetProblems(a.d.observers.starts.list(), time.Now())
@@ -136,6 +138,17 @@ func hostname() string {
 	return name
 }
 
+// allPods are the pods that the CRI lists, and those that are being created.
+func allPods(e *sandbox.Engine) []*sandbox.Pod {
+	pods := e.Pods()
+	for _, o := range e.Operations() {
+		if p, err := e.Pod(o.Pod); err == nil && p.Status().State == record.PodCreating && !slices.Contains(pods, p) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
 // findPod returns the pod whose id begins with name, or the one that is called that, namespace/name: of several the one
 // that is ready, for the kubelet keeps former ones.
 func findPod(e *sandbox.Engine, name string) (*sandbox.Pod, error) {
@@ -143,7 +156,7 @@ func findPod(e *sandbox.Engine, name string) (*sandbox.Pod, error) {
 		return e.Pod(name)
 	}
 	var found, ready []*sandbox.Pod
-	for _, p := range e.Pods() {
+	for _, p := range allPods(e) {
 		if podName(p) != name {
 			continue
 		}
@@ -176,6 +189,7 @@ func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 		s := c.Status()
 		out.Containers = append(out.Containers, admin.Container{
 			ID: c.ID, Name: c.Config.GetMetadata().GetName(), State: string(s.State),
+			Image:   cmp.Or(c.Config.GetImage().GetUserSpecifiedImage(), c.Config.GetImage().GetImage()),
 			Attempt: c.Config.GetMetadata().GetAttempt(), Created: c.CreatedAt.UTC(), Finished: s.FinishedAt.UTC(),
 			Reason: s.Reason, Message: s.Message, ExitCode: s.ExitCode, Unmonitored: c.Unmonitored(),
 		})
@@ -186,7 +200,8 @@ func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 // podDetails is podStatus with the last operations.
 func podDetails(ctx context.Context, e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 	out := podStatus(e, p)
-	out.Operations = p.Operations()
+	out.Operations, out.Handler, out.Cgroup = p.Operations(), p.Handler, p.Config.GetLinux().GetCgroupParent()
+	out.IPs, out.Reason = p.Status().IPs, p.Status().Reason
 	for _, err := range sandbox.CheckpointObstacles(ctx, e, p) {
 		out.Obstacles = append(out.Obstacles, err.Error())
 	}
@@ -196,6 +211,18 @@ func podDetails(ctx context.Context, e *sandbox.Engine, p *sandbox.Pod) admin.Po
 		}
 	}
 	return out
+}
+
+// maxLog bounds the part of a log that is shown, in bytes.
+const maxLog = 8 << 10
+
+// Log returns the last lines of a container's log.
+func (a adminNode) Log(container string) (string, error) {
+	c, err := a.n.Engine.Container(container)
+	if err != nil || c.View().LogPath() == "" {
+		return "", err
+	}
+	return c.LogFile().Tail(maxLog)
 }
 
 // podName returns namespace/name.

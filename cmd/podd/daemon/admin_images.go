@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
@@ -49,9 +50,21 @@ func (a adminNode) RemoveImage(ctx context.Context, id string) error {
 // RemoveUnusedLayers removes the layers of no image.
 func (a adminNode) RemoveUnusedLayers() error { return a.n.Images.RemoveUnusedLayers() }
 
-// DiskImages returns the images, the largest first.
-func (a adminNode) DiskImages() (images []admin.DiskImage, layers, unused uint64) {
+// Disk returns images and writable layers, the largest first.
+func (a adminNode) Disk(ctx context.Context) (admin.Disk, error) {
 	disk := a.n.Images.Disk()
+	d := admin.Disk{Layers: disk.Layers, Unused: disk.Unused, Images: admin.List[admin.DiskImage]{Items: diskImages(disk)}}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(a.d.cfg.Root, &fs); err != nil {
+		return d, fmt.Errorf("measure the space in %s: %w", a.d.cfg.Root, err)
+	}
+	d.Free, d.Size = fs.Bavail*uint64(fs.Bsize), fs.Blocks*uint64(fs.Bsize)
+	var err error
+	d.Containers.Items, err = a.diskContainers(ctx)
+	return d, err
+}
+
+func diskImages(disk image.Disk) (images []admin.DiskImage) {
 	for _, i := range disk.Images {
 		names := i.Tags
 		if len(names) == 0 {
@@ -64,11 +77,11 @@ func (a adminNode) DiskImages() (images []admin.DiskImage, layers, unused uint64
 	slices.SortFunc(images, func(a, b admin.DiskImage) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.ID, b.ID))
 	})
-	return images, disk.Layers, disk.Unused
+	return images
 }
 
-// DiskContainers returns the writable layers, the largest first. Those that were not measured yet are left out.
-func (a adminNode) DiskContainers(ctx context.Context) ([]admin.DiskContainer, error) {
+// diskContainers leaves out those that were not measured yet.
+func (a adminNode) diskContainers(ctx context.Context) ([]admin.DiskContainer, error) {
 	ids, err := a.n.Images.ContainersWithMounts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: list root filesystems: %w", errdefs.ErrInternal, err)

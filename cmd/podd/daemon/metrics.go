@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/state"
 )
@@ -42,9 +43,16 @@ func (d *daemon) metricsOf(n *Node) metrics.Node {
 	m := metrics.Node{
 		Operations: n.Engine.Operations(), Troubles: n.Engine.Troubles(), Handlers: n.Engine.Handlers(),
 		NetworkReady: n.Engine.NetworkReady() == nil, ConfigGeneration: g.number, ConfigReloaded: g.failed == nil,
-		Plugins: n.plugins.Status(),
+		Plugins: n.plugins.Status(), Problems: map[string]int{},
 	}
-	for _, p := range n.Engine.Pods() {
+	for _, kind := range admin.Kinds {
+		m.Problems[kind] = 0
+	}
+	s, _ := adminNode{Engine: n.Engine, d: d, n: n}.Status(context.Background(), "") // from memory
+	for _, p := range s.Problems {
+		m.Problems[p.Kind]++
+	}
+	for _, p := range allPods(n.Engine) {
 		m.Pods = append(m.Pods, p.Status().State)
 	}
 	for _, c := range n.Engine.Containers() {

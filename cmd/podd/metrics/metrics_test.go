@@ -36,6 +36,7 @@ func node() Node {
 		Containers: []record.ContainerState{record.ContainerRunning},
 		Images:     3, Pulls: 1,
 		Operations: []operation.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}},
+		Problems:   map[string]int{"oom": 2, "pull": 0},
 		Troubles: []sandbox.Trouble{
 			{Kind: garbage.Cleanup, ID: "secretid"}, {Kind: garbage.Quarantined, ID: "secretid"},
 			{Kind: garbage.Quarantined, Path: "/other"},
@@ -162,6 +163,7 @@ func TestScrape(t *testing.T) {
 		`podd_pods{state="creating"} 0`, `podd_pods{state="notready"} 0`,
 		`podd_containers{state="running"} 1`, `podd_containers{state="exited"} 0`,
 		`podd_images 3`, `podd_image_pulls_in_progress 1`, `podd_operations_in_progress{operation="StopPodSandbox"} 1`,
+		`podd_problems{kind="oom"} 2`, `podd_problems{kind="pull"} 0`,
 		`podd_pending_cleanups 1`, `podd_unread_records 0`, `podd_quarantined_records 2`,
 		`podd_runtime_handler_ready{handler="runc"} 1`, `podd_runtime_handler_ready{handler="kata"} 0`,
 		`podd_network_ready 0`,

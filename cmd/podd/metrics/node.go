@@ -17,9 +17,11 @@ type Node struct {
 	// Images is the number of stored images, Pulls the number of images being pulled.
 	Images, Pulls int
 	Operations    []operation.Operation
-	Troubles      []sandbox.Trouble
-	Handlers      []sandbox.Handler
-	NetworkReady  bool
+	// Problems are the numbers of problems by kind.
+	Problems     map[string]int
+	Troubles     []sandbox.Trouble
+	Handlers     []sandbox.Handler
+	NetworkReady bool
 	// ConfigGeneration is the number of the configuration in force, ConfigReloaded whether the last reload succeeded;
 	// true if there was none.
 	ConfigGeneration int
@@ -59,6 +61,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		verbs = append(verbs, o.Verb)
 	}
 	gauge.each("podd_operations_in_progress", "Operations in progress.", "operation", count(verbs))
+	gauge.each("podd_problems", "Problems that podd status prints, by kind.", "kind", n.Problems)
 	troubles := map[garbage.TroubleKind]int{}
 	for _, t := range n.Troubles {
 		troubles[t.Kind]++

@@ -28,6 +28,8 @@ var resources = map[string][]string{
 	"status":  {"pod", "limit"},
 	"history": {"about", "verb", "failed", "limit"},
 	"disk":    {"limit"},
+	"usage":   {"limit"},
+	"log":     {"container"},
 }
 
 // routes returns the handler of all requests. The files of the page are for everybody: they are published with podd.

@@ -4,8 +4,11 @@ import { el, reconcile, setText } from "./dom.js";
 import { parseDuration } from "./format.js";
 import { partOf, parts } from "./stages.js";
 
-/** Returns a chart: its element, and a function that shows rows on an axis from 0 to whole. */
-export function chart(label) {
+/**
+ * Returns a chart: its element, and a function that shows rows on an axis from 0 to whole. onopen, if any, is called
+ * with the key of a row that is clicked.
+ */
+export function chart(label, onopen) {
   const list = el("ol", { class: "chart", "aria-label": label });
   const create = () => el("li", {}, el("span", { class: "label name" }), el("span", { class: "track" }),
     el("span", { class: "value number" }));
@@ -14,6 +17,8 @@ export function chart(label) {
     fill(rows, whole) {
       reconcile(list, rows, (r) => r.key ?? r.label, create, (li, r) => {
         const [name, track, value] = li.children;
+        if (onopen) li.onclick = () => onopen(r.key);
+        li.title = r.bars.map((bar) => bar.title).join("\n");
         setText(name, r.label);
         setText(value, r.value);
         reconcile(track, r.bars, (bar) => `${bar.part.name} ${bar.from}`, () => el("i"), (node, bar) =>

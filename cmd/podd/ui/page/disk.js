@@ -1,7 +1,7 @@
 // The view "Disk": a treemap of the disk space of images and of what the containers of each pod have written.
 
 import { get } from "./api.js";
-import { el, keepStop, reconcile, row, section, setCells, setText, table, walkable } from "./dom.js";
+import { el, keepStop, reconcile, section, setCells, setLink, setText, table, walkable } from "./dom.js";
 import { bytes, count, percent } from "./format.js";
 import { treemap } from "./treemap.js";
 
@@ -13,10 +13,12 @@ const rowsShown = 50;
 export function disk(root) {
   const picture = el("ul", { class: "treemap", "aria-label": "Disk space" });
   const chosen = el("p", { class: "note name", role: "status" }, "Each cell is an image, or the containers of a pod.");
-  const [view, body] = table("Largest", ["Kind", "Name", "#Size", "#Of all", "Used by"]);
+  const columns = [["Name", "name"], ["Kind", ""], ["Size", "number"], ["Of all", "number"], ["Used by", ""]];
+  const { view, body, row } = table("Largest", columns);
+  const free = el("meter", { "aria-label": "Used part of the disk" });
   const summary = el("p", { class: "finding" });
   walkable(picture, "li", (cell) => setText(chosen, cell.getAttribute("aria-label")));
-  root.append(section("Disk space", summary, picture, chosen), section(`The largest ${rowsShown}`, view));
+  root.append(section("Disk space", summary, free, picture, chosen), section(`The largest ${rowsShown}`, view));
   let asked = -Infinity;
   return async () => {
     if (performance.now() - asked < interval) return;
@@ -25,11 +27,16 @@ export function disk(root) {
     const items = itemsOf(answer);
     const total = items.reduce((sum, item) => sum + item.size, 0);
     const [images, containers] = [answer.images.items.length, answer.containers.items.length];
-    setText(summary, `${bytes(total)}: ${count(images, "image")} with ${bytes(answer.layers)} of layers, ` +
+    const size = Number(answer.size) || 1;
+    Object.assign(free, { max: size, high: 0.85 * size, value: size - answer.free || 0 });
+    setText(summary, `${bytes(answer.free)} of ${bytes(answer.size)} are free. podd uses ${bytes(total)}: ` +
+      `${count(images, "image")} with ${bytes(answer.layers)} of layers, ` +
       `${count(containers, "container")} with ${bytes(total - answer.layers)} written.`);
     fillMap(picture, withRest(items, total), total);
-    reconcile(body, items.slice(0, rowsShown), keyOf, () => row(["", "name", "number", "number", ""]), (tr, item) =>
-      setCells(tr, [item.kind, item.name, bytes(item.size), percent(item.size, total), item.used]));
+    reconcile(body, items.slice(0, rowsShown), keyOf, row, (tr, item) => {
+      setLink(tr.cells[0], item.name, item.kind === "pod" && item.id);
+      setCells(tr, [item.kind, bytes(item.size), percent(item.size, total), item.used], 1);
+    });
   };
 }
 
@@ -70,6 +77,13 @@ function withRest(items, total) {
   return [...large, rest].sort((a, b) => b.size - a.size);
 }
 
+// hueOf gives each namespace a colour.
+function hueOf(text) {
+  let hue = 0;
+  for (const c of text.slice(0, 64)) hue = (hue * 31 + c.codePointAt(0)) % 360;
+  return hue;
+}
+
 function keyOf(item) {
   return `${item.kind} ${item.id}`;
 }
@@ -80,6 +94,7 @@ function fillMap(picture, items, total) {
   reconcile(picture, items, keyOf, () => el("li", { tabindex: -1 }, el("b"), el("span")), (node, item) => {
     const cell = cells.get(item);
     node.className = `cell ${item.kind}`;
+    node.style.setProperty("--hue", hueOf(item.name.split("/")[0]));
     setText(node.children[0], item.name);
     setText(node.children[1], bytes(item.size));
     node.setAttribute("aria-label", `${item.kind}: ${item.name}, ${bytes(item.size)}, ${percent(item.size, total)}` +

@@ -56,8 +56,8 @@ export function reconcile(parent, items, key, create, update) {
 }
 
 /**
- * Makes the elements of a list that match selector one stop of the Tab key: arrows, Home and End move within it, and
- * call onmove with the new one.
+ * Makes the elements of a list that match selector one stop of the Tab key: arrows, Home and End move within it. They
+ * and the mouse call onmove with the new one.
  */
 export function walkable(list, selector, onmove = () => {}) {
   const steps = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
@@ -69,6 +69,10 @@ export function walkable(list, selector, onmove = () => {}) {
     if (at < 0) return;
     event.preventDefault();
     stops[Math.min(stops.length - 1, Math.max(0, at + step))].focus();
+  });
+  list.addEventListener("pointerover", (event) => {
+    const stop = event.target.closest(selector);
+    if (stop) onmove(stop);
   });
   list.addEventListener("focusin", (event) => {
     const stop = event.target.closest(selector);
@@ -90,20 +94,26 @@ export function section(title, ...body) {
   return el("section", {}, el("h2", {}, title), ...body);
 }
 
-/** Returns a table without rows, and its body. Columns that begin with # are numbers. */
+/**
+ * Returns a table: its element, its body, and a function that returns a new row of empty cells. A column is a title and
+ * a class. On a phone a row is a card, in which numbers follow their title.
+ */
 export function table(label, columns) {
-  const heads = columns.map((column) =>
-    el("th", { scope: "col", class: column.startsWith("#") && "number" }, column.replace("#", "")));
+  const heads = columns.map(([title, kind]) => el("th", { scope: "col", class: kind }, title));
   const body = el("tbody");
-  return [el("table", { "aria-label": label }, el("thead", {}, el("tr", {}, ...heads)), body), body];
+  const row = () => el("tr", {}, ...columns.map(([title, kind]) => el("td", { class: kind, "data-title": title })));
+  return { view: el("table", { "aria-label": label }, el("thead", {}, el("tr", {}, ...heads)), body), body, row };
 }
 
-/** Returns a row of empty cells; classes has a class for each. */
-export function row(classes) {
-  return el("tr", {}, ...classes.map((c) => el("td", { class: c })));
+/** Sets the texts of a row's cells, from one on. */
+export function setCells(tr, texts, from = 0) {
+  texts.forEach((text, i) => setText(tr.cells[from + i], text));
 }
 
-/** Sets the texts of a row's cells. */
-export function setCells(tr, texts) {
-  texts.forEach((text, i) => setText(tr.cells[i], text));
+/** Makes the only child of a node a link to a pod with that text, or a text if the id is unknown. */
+export function setLink(node, text, pod) {
+  const link = node.firstElementChild ?? node.appendChild(el("a"));
+  setText(link, text);
+  if (pod) link.setAttribute("href", `#pod/${encodeURIComponent(pod)}`);
+  else link.removeAttribute("href");
 }

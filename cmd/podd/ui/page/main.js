@@ -3,9 +3,9 @@
 // A view is a function that is called with its element in the page and the rest of the address, and returns a function
 // that fills it with the node's status, every interval.
 
-import { get, login } from "./api.js";
+import { get, login, since } from "./api.js";
 import { setText } from "./dom.js";
-import { count } from "./format.js";
+import { count, duration } from "./format.js";
 import { disk } from "./disk.js";
 import { now } from "./now.js";
 import { pod } from "./pod.js";
@@ -17,8 +17,12 @@ const interval = 2000;
 
 const root = document.getElementById("view");
 const links = [...document.querySelectorAll("nav a")];
+const [host, verdict, summary, failure] = ["host", "verdict", "summary", "failure"].map(
+  (id) => document.getElementById(id));
 let fill; // of the view that is shown
 let timer;
+let last; // status that came, at the time came
+let came;
 
 function show() {
   const [name, argument = ""] = location.hash.slice(1).split("/");
@@ -30,6 +34,7 @@ function show() {
   }
   root.replaceChildren();
   fill = views[view](root, argument);
+  if (last) Promise.resolve(fill(last)).catch(() => {}); // what refresh says
   refresh();
 }
 
@@ -37,33 +42,35 @@ async function refresh() {
   clearTimeout(timer);
   const filling = fill;
   try {
-    const status = await get("status", { limit: 10000 });
-    summarize(status);
-    root.classList.remove("old");
-    if (filling === fill) await filling(status);
+    last = await get("status", { limit: 10000 });
+    came = Date.now();
+    if (filling === fill) await filling(last);
     report("");
   } catch (error) {
     report(error.message);
-    setText(document.getElementById("summary"), "podd does not answer: what is shown is old");
-    document.title = "podd: no answer";
-    root.classList.add("old");
   }
   if (filling === fill && !document.hidden) timer = setTimeout(refresh, interval);
 }
 
-function summarize(status) {
-  const found = status.problems?.length ?? 0;
-  const state = found ? count(found, "problem") : "no problems";
-  setText(document.getElementById("summary"), `${status.host}, podd ${status.version}: ${count(status.pods?.length ?? 0, "pod")}, ` +
-    `${count(status.operations?.length ?? 0, "operation")} in progress, ${state}` +
-    (status.omitted > 0 ? `, ${status.omitted} items left out` : ""));
-  document.title = `podd: ${state}`;
+function report(error) {
+  setText(failure, error && last ? `podd does not answer, what is shown is old: ${error}` : error);
+  failure.hidden = !error;
+  root.classList.toggle("old", !!error);
+  showHeader();
 }
 
-function report(message) {
-  const line = document.getElementById("failure");
-  setText(line, message);
-  line.hidden = !message;
+// showHeader says which node this is, whether it is well, and how old the data are.
+function showHeader() {
+  if (!last && failure.hidden) return;
+  const found = last?.problems?.length ?? 0;
+  const state = !failure.hidden ? "no answer" : found ? count(found, "problem") : "no problems";
+  setText(verdict, state);
+  verdict.className = state === "no problems" ? "good" : "bad";
+  document.title = `${last?.host ?? "podd"}: ${state}`;
+  if (!last) return;
+  setText(host, last.host ?? "podd");
+  setText(summary, `podd ${last.version}, ` + (failure.hidden ? `up ${duration(since(last.started))}, ` : "") +
+    `updated ${Math.round((Date.now() - came) / 1000)} s ago` + (last.omitted > 0 ? `, ${last.omitted} items left out` : ""));
 }
 
 function onKey(event) {
@@ -93,4 +100,5 @@ addEventListener("keydown", onKey);
 addEventListener("keyup", onKeyUp);
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
 
+setInterval(showHeader, 1000);
 login().then(show, (error) => report(error.message));

@@ -1,20 +1,29 @@
-// The view "Now": what the daemon is doing, what is stuck and in which stage, and what is wrong.
+// The view "Now": whether the node is well and what is wrong, then what the daemon does and what has failed lately.
 
 import { get, since } from "./api.js";
-import { el, reconcile, row, section, setCells, setText, table } from "./dom.js";
+import { el, reconcile, section, setCells, setLink, setText, table } from "./dom.js";
 import { bytes, duration, parseDuration } from "./format.js";
 import { partOf } from "./stages.js";
+import { trend } from "./trend.js";
 
 const stuckAfter = 10; // seconds in one stage
 const historyInterval = 10; // seconds
 const failuresShown = 10;
+const startsShown = 1000;
 
 /** Shows the view in root. */
 export function now(root) {
-  const lists = [problemList(), operationList(), pullList(), failureList(), sessionList(), handlerList()];
+  const lists = [problemList(), operationList(), pullList(), sessionList(), failureList(), startTrend(), handlerList()];
   root.append(...lists.map((list) => list.section));
+  const past = { failures: [], starts: [] };
+  let asked = -Infinity;
   return async (status) => {
-    for (const list of lists) await list.fill(status);
+    for (const list of lists) list.fill(status, past);
+    if (performance.now() - asked < historyInterval * 1000) return;
+    asked = performance.now();
+    past.failures = (await get("history", { failed: true, limit: failuresShown })).items;
+    past.starts = (await get("history", { verb: "RunPodSandbox", limit: startsShown })).items;
+    for (const list of lists) list.fill(status, past);
   };
 }
 
@@ -26,122 +35,129 @@ function isStuck(operation) {
   return parseDuration(stageOf(operation).took) >= stuckAfter;
 }
 
-function problemList() {
+function keyOf(o) {
+  return `${o.verb} ${o.pod} ${o.container} ${o.began}`;
+}
+
+/** Returns a list of problems: its element, and a function that fills it. */
+export function problems() {
   const list = el("ul", { class: "problems" });
-  const none = el("p", { class: "none good" }, "Everything is fine.");
+  const create = () => el("li", {}, el("strong"), el("span"), el("code"));
   return {
-    section: section("Problems", none, list),
-    fill(status) {
-      const found = status.problems ?? [];
-      none.hidden = found.length > 0;
-      const create = () => el("li", {}, el("strong", {}, el("a")), el("span"), el("code"));
+    view: list,
+    fill(found) {
       reconcile(list, found, (p) => `${p.pod} ${p.text}`, create, (node, p) => {
-        const link = node.firstChild.firstChild;
-        setText(link, p.name ?? "node");
-        if (p.pod) link.setAttribute("href", `#pod/${encodeURIComponent(p.pod)}`);
+        setLink(node.children[0], p.name || "node", p.pod);
         setText(node.children[1], p.text);
-        setText(node.lastChild, p.next ?? "");
+        setText(node.children[2], p.next ?? "");
       });
+    },
+  };
+}
+
+function problemList() {
+  const list = problems();
+  const fine = el("p", { class: "fine good" });
+  return {
+    section: section("Problems", fine, list.view),
+    fill(status, { failures }) {
+      list.fill(status.problems ?? []);
+      fine.hidden = status.problems?.length > 0;
+      setText(fine, `Everything is fine: ${wellness(status)}, ` +
+        (failures.length ? `last failure ${duration(since(failures[0].began))} ago` : "no failure in the history"));
+    },
+  };
+}
+
+// wellness returns "24 running, 0 waiting".
+function wellness({ pods }) {
+  const states = (pods ?? []).flatMap((pod) => [pod.state, ...(pod.containers ?? []).map((c) => c.state)]);
+  const waiting = states.filter((state) => state === "creating" || state === "created").length;
+  return `${states.filter((state) => state === "running").length} running, ${waiting} waiting`;
+}
+
+// part returns a section with a table, which is hidden while it has no rows.
+function part(title, columns, itemsOf, key, update) {
+  const { view, body, row } = table(title, columns);
+  const all = section(title, view);
+  return {
+    section: all,
+    fill(status, past) {
+      reconcile(body, itemsOf(status, past) ?? [], key, row, (tr, item) => update(tr, item, status));
+      all.hidden = !body.rows.length;
     },
   };
 }
 
 function operationList() {
-  const columns = ["Operation", "Pod or container", "Stage", "#In stage", "#In all"];
-  const [view, body] = table("Operations in progress", columns);
-  const classes = ["", "name", "", "number", "number"];
-  return {
-    section: section("In progress", view),
-    fill(status) {
-      const key = (o) => `${o.verb} ${o.pod} ${o.container} ${o.began}`;
-      reconcile(body, status.operations ?? [], key, () => row(classes), (tr, o) => {
-        const stage = stageOf(o);
-        tr.classList.toggle("stuck", isStuck(o));
-        tr.cells[2].className = `stage ${partOf(stage.name).name}`;
-        const [inStage, inAll] = [stage, o].map(({ took }) => duration(parseDuration(took)));
-        setCells(tr, [o.verb, o.name, stage.name, inStage, inAll]);
-      });
-      view.hidden = !body.rows.length;
-    },
-  };
+  const columns = [["Pod or container", "name"], ["Operation", ""], ["Stage", "stage"], ["In stage", "number"],
+    ["In all", "number"]];
+  return part("In progress", columns, (status) => status.operations, keyOf, (tr, o) => {
+    const stage = stageOf(o);
+    tr.classList.toggle("stuck", isStuck(o));
+    tr.cells[2].className = `stage ${partOf(stage.name).name}`;
+    setLink(tr.cells[0], o.name, o.pod);
+    setCells(tr, [o.verb, stage.name, duration(parseDuration(stage.took)), duration(parseDuration(o.took))], 1);
+  });
 }
 
 function pullList() {
-  const [view, body] = table("Pulls", ["Image", "Stage", "Progress", "#Bytes", "#Layers", "#Age"]);
-  const part = section("Pulls", view);
-  const create = () => {
-    const tr = row(["name", "", "", "number", "number", "number"]);
-    tr.cells[2].append(el("progress", { "aria-label": "bytes of the layers" }));
-    return tr;
-  };
-  return {
-    section: part,
-    fill(status) {
-      reconcile(body, status.pulls ?? [], (p) => p.ref + p.startedAt, create, fillPull);
-      part.hidden = !body.rows.length;
-    },
-  };
+  const columns = [["Image", "name"], ["Stage", ""], ["Progress", ""], ["Bytes", "number"], ["Layers", "number"],
+    ["Age", "number"]];
+  return part("Pulls", columns, (status) => status.pulls, (p) => p.ref + p.startedAt, fillPull);
 }
 
 function fillPull(tr, pull) {
   const layers = pull.layers ?? [];
-  const bar = tr.cells[2].firstChild;
+  const [, , place] = tr.cells;
+  const bar = place.firstChild ?? place.appendChild(el("progress", { "aria-label": "bytes of the layers" }));
   if (pull.bytesTotal > 0) {
     bar.max = pull.bytesTotal;
     bar.value = pull.bytesDone;
   }
-  [pull.ref, pull.stage].forEach((text, i) => setText(tr.cells[i], text));
-  setText(tr.cells[3], `${bytes(pull.bytesDone)} of ${bytes(pull.bytesTotal)}`);
-  setText(tr.cells[4], `${layers.filter((l) => l.state !== "downloading").length} of ${layers.length}`);
-  setText(tr.cells[5], duration(since(pull.startedAt)));
-}
-
-function failureList() {
-  const [view, body] = table("Last failures", ["Ago", "Operation", "Pod or container", "Stage", "Error"]);
-  const part = section("Last failures", view);
-  let failures = [];
-  let asked = -Infinity;
-  return {
-    section: part,
-    async fill() {
-      if (performance.now() - asked > historyInterval * 1000) {
-        asked = performance.now();
-        failures = (await get("history", { failed: true, limit: failuresShown })).items;
-      }
-      const classes = ["number", "", "name", "", "name"];
-      reconcile(body, failures, (o) => `${o.verb} ${o.pod} ${o.container} ${o.began}`, () => row(classes), (tr, o) =>
-        setCells(tr, [duration(since(o.began)), o.verb, o.name, stageOf(o).name, o.error ?? ""]));
-      part.hidden = !failures.length;
-    },
-  };
+  setCells(tr, [pull.ref, pull.stage]);
+  const done = layers.filter((l) => l.state !== "downloading").length;
+  setCells(tr, [`${bytes(pull.bytesDone)} of ${bytes(pull.bytesTotal)}`, `${done} of ${layers.length}`,
+    duration(since(pull.startedAt))], 3);
 }
 
 function sessionList() {
-  const [view, body] = table("Sessions", ["Session", "Container or pod", "#Age", "#Idle"]);
-  const part = section("Exec, attach and port-forward", view);
+  const columns = [["Pod", "name"], ["Session", ""], ["Container", "name"], ["Age", "number"], ["Idle", "number"]];
+  const key = (s) => `${s.kind} ${s.pod} ${s.container} ${s.started}`;
+  return part("Exec, attach and port-forward", columns, (status) => status.sessions, key, (tr, s, { pods }) => {
+    const isIts = (pod) => pod.id === s.pod || pod.containers?.some((c) => c.id === s.container);
+    const pod = (pods ?? []).find(isIts);
+    setLink(tr.cells[0], pod?.name ?? s.pod, pod?.id);
+    const container = pod?.containers?.find((c) => c.id === s.container)?.name ?? "";
+    setCells(tr, [s.kind, container, duration(since(s.started)), duration(s.idle_seconds)], 1);
+  });
+}
+
+function failureList() {
+  const columns = [["Pod or container", "name"], ["Operation", ""], ["Ago", "number"], ["Failed in", "stage"],
+    ["Error", "long"]];
+  return part("Last failures", columns, (_, { failures }) => failures, keyOf, (tr, o) => {
+    const stage = o.failed_in || stageOf(o).name;
+    tr.cells[3].className = `stage ${partOf(stage).name}`;
+    setLink(tr.cells[0], o.name, o.pod);
+    setCells(tr, [o.verb, duration(since(o.began)), stage, o.error ?? ""], 1);
+  });
+}
+
+function startTrend() {
+  const { view, fill } = trend();
+  const all = section("Starts of pods", view);
   return {
-    section: part,
-    fill(status) {
-      const key = (s) => `${s.kind} ${s.pod} ${s.container} ${s.started}`;
-      reconcile(body, status.sessions ?? [], key, () => row(["", "id", "number", "number"]), (tr, s) => {
-        const id = (s.container || s.pod).slice(0, 13);
-        setCells(tr, [s.kind, id, duration(since(s.started)), duration(s.idle_seconds)]);
-      });
-      part.hidden = !body.rows.length;
+    section: all,
+    fill(_, { starts }) {
+      all.hidden = starts.length < 2;
+      if (!all.hidden) fill(starts);
     },
   };
 }
 
 function handlerList() {
-  const [view, body] = table("Handlers that are not ready", ["Handler", "Why"]);
-  const part = section("Handlers that are not ready", view);
-  return {
-    section: part,
-    fill(status) {
-      const handlers = (status.conditions ?? []).filter((c) => !c.ready && c.type.startsWith("HandlerReady/"));
-      reconcile(body, handlers, (c) => c.type, () => row(["", "name"]), (tr, c) =>
-        setCells(tr, [c.type.split("/")[1], c.message ?? ""]));
-      part.hidden = !body.rows.length;
-    },
-  };
+  const itemsOf = (status) => (status.conditions ?? []).filter((c) => !c.ready && c.type.startsWith("HandlerReady/"));
+  return part("Handlers that are not ready", [["Handler", ""], ["Why", "long"]], itemsOf, (c) => c.type, (tr, c) =>
+    setCells(tr, [c.type.split("/")[1], c.message ?? ""]));
 }

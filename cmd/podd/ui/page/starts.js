@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { legend } from "./chart.js";
-import { draw, el, keepStop, reconcile, row, section, setCells, setText, table, walkable } from "./dom.js";
+import { draw, el, keepStop, reconcile, section, setCells, setText, table, walkable } from "./dom.js";
 import { count, duration, parseDuration, percent, quantile } from "./format.js";
 import { partOf, parts } from "./stages.js";
 
@@ -19,7 +19,8 @@ const startVerbs = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 export function starts(root) {
   const chart = barChart();
   const summary = el("p", { class: "finding", role: "status" });
-  const [view, body] = table("Time by part", ["Part", "#p50", "#p90", "#p99", "#Slowest", "#Share of the slowest"]);
+  const numbers = ["p50", "p90", "p99", "Slowest", "Share of the slowest"].map((title) => [title, "number"]);
+  const { view, body, row } = table("Time by part", [["Part", "part"], ...numbers]);
   let asked = -Infinity;
   const select = el("select", { "aria-label": "Operation", onchange: () => { asked = -Infinity; fill(); } },
     el("option", { value: "" }, "whole start"), ...startVerbs.map((verb) => el("option", {}, verb)));
@@ -33,7 +34,7 @@ export function starts(root) {
     const runs = await lastRuns(select.value ? [select.value] : startVerbs);
     setText(summary, finding(runs));
     chart.fill(runs);
-    fillParts(body, runs);
+    fillParts(body, row, runs);
   }
 }
 
@@ -84,11 +85,10 @@ function timesOf(runs, part) {
   return runs.map((run) => run.times.get(part.name) ?? 0).sort((a, b) => a - b);
 }
 
-function fillParts(body, runs) {
+function fillParts(body, row, runs) {
   const slowest = runs.at(-1);
   const used = parts.filter((part) => runs.some((run) => run.times.get(part.name) > 0));
-  const create = () => row(["part", "number", "number", "number", "number", "number"]);
-  reconcile(body, used, (part) => part.name, create, (tr, part) => {
+  reconcile(body, used, (part) => part.name, row, (tr, part) => {
     const times = timesOf(runs, part);
     tr.cells[0].className = `stage ${part.name}`;
     const own = slowest.times.get(part.name) ?? 0;
@@ -101,7 +101,8 @@ function fillParts(body, runs) {
 function barChart() {
   const picture = draw("svg", { class: "runs", preserveAspectRatio: "none", role: "group", "aria-label": "Starts" });
   const scale = el("p", { class: "scale" }, el("span", {}, "0"), el("span"), el("span"));
-  const chosen = el("p", { class: "note", role: "status" }, "Each bar is a start: choose one with the arrow keys.");
+  const chosen = el("p", { class: "note", role: "status" },
+    "Each bar is a start: point at one, or use the arrow keys; click or Enter opens its pod.");
   const view = el("div", {}, picture, scale, chosen);
   // not on the picture: Chromium makes one with listeners for the focus a stop of the Tab key
   walkable(view, "a", (link) => setText(chosen, link.getAttribute("aria-label")));
