@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +75,11 @@ func check(cmd *cobra.Command, l *settings.Loaded, opt checkOptions) (findings, 
 		f.Found = answer.Items
 		return f, err
 	}
+	_, noRoot := os.Lstat(l.Root)
+	_, noRun := os.Lstat(l.Run)
+	if errors.Is(noRoot, fs.ErrNotExist) && errors.Is(noRun, fs.ErrNotExist) {
+		return f, nil // no podd ran here: the check must not create its directories
+	}
 	inThisProcess := func(ctx context.Context, n *daemon.Node) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, admin.CheckTimeout)
 		defer cancel()
@@ -90,11 +98,11 @@ func check(cmd *cobra.Command, l *settings.Loaded, opt checkOptions) (findings, 
 }
 
 func (f findings) print(w io.Writer, output outputFormat) error {
-	if output == outputJSON {
+	if output != outputText {
 		if f.Found == nil {
 			f.Found = []sandbox.Finding{}
 		}
-		return printJSON(w, f)
+		return output.print(w, f)
 	}
 	out := newTable(w)
 	for _, one := range f.Repaired {

@@ -39,10 +39,9 @@ func newCheckpointCreateCommand(opts *settings.Flags) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "create POD DIR", Short: "Save all running containers of a pod, which runs on", Args: cobra.ExactArgs(2),
+		ValidArgsFunction: completePod(opts),
 		Long: `Save the memory, the processes and the changed files of all running containers of a pod into DIR, which is made
 or is empty. The pod runs on. POD is the beginning of an id, or NAMESPACE/NAME.`,
-		Example: `  podd checkpoint create default/web-0 /var/tmp/web
-  podd checkpoint restore /var/tmp/web --name web-copy`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[1])
 			if err != nil {

@@ -75,5 +75,6 @@ func newRootCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return printVersion(cmd.OutOrStdout()) },
 		},
 	)
+	addExamples(root)
 	return root
 }

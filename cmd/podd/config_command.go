@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -50,8 +49,8 @@ network add-on, provide later the thing that is missing, or only some pods need 
 			switch {
 			case node:
 				return checkNode(cmd, l, output)
-			case output == outputJSON:
-				return settings.Error{Err: errors.New("flag --output: json is only for --node")}
+			case output != outputText:
+				return settings.Error{Err: fmt.Errorf("flag --output: %s is only for --node", output)}
 			}
 			return printCheck(cmd, l, opts.File)
 		},

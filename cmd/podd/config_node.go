@@ -20,8 +20,8 @@ func checkNode(cmd *cobra.Command, l *settings.Loaded, output outputFormat) erro
 	if err != nil {
 		return err
 	}
-	if output == outputJSON {
-		err = printJSON(cmd.OutOrStdout(), report)
+	if output != outputText {
+		err = output.print(cmd.OutOrStdout(), report)
 	} else {
 		err = report.Print(cmd.OutOrStdout())
 	}

@@ -103,7 +103,7 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"same":          {file: "root = \"/a\"\nrun = \"/a\"", want: "must not contain each other"},
 		"log level":     {args: []string{"--log-level", "loud"}, want: `"loud" is not one of`},
 		"log format":    {args: []string{"--log-format", "xml"}, want: `"xml" is neither text nor json`},
-		"output format": {args: []string{"-o", "xml"}, want: "want text or json"},
+		"output format": {args: []string{"-o", "xml"}, want: "want text, json or yaml"},
 		"cgroup driver": {file: "runtime.cgroup_driver = \"cgrupfs\"", want: `runtime.cgroup_driver (`},
 		"two meanings of auto": {
 			file: "runtime.default_handler = \"auto\"\n[runtime.handlers.auto]\npath = \"runc\"",

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/podd-project/podd/cmd/podd/settings"
 )
@@ -41,30 +43,50 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return group
 }
 
-// outputFormat is the format of a command's output, and the value of the flag for it.
+// outputFormat is the format of a command's output.
 type outputFormat string
 
 const (
 	outputText outputFormat = "text"
-	outputJSON outputFormat = "json"
+	outputYAML outputFormat = "yaml" // the third is json
 )
 
 // outputFlag adds -o to a command.
 func outputFlag(cmd *cobra.Command, format *outputFormat) {
-	*format = outputText
-	cmd.Flags().VarP(format, "output", "o", "output `format`: text or json")
+	wordFlag(cmd, format, pflag.Flag{Name: "output", Shorthand: "o", Usage: "output `format`: "}, "text", "json", "yaml")
 }
 
-// Set implements pflag.Value.
-func (f *outputFormat) Set(text string) error {
-	format := outputFormat(text)
-	if format != outputText && format != outputJSON {
-		return errors.New("want text or json")
+// wordFlag adds a flag whose value is one of several words; the first is the default.
+func wordFlag[S ~string](cmd *cobra.Command, value *S, flag pflag.Flag, words ...string) {
+	*value = S(words[0])
+	of := oneOf[S]{value, words}
+	flag.Value, flag.DefValue, flag.Usage = of, words[0], flag.Usage+of.list()
+	cmd.Flags().AddFlag(&flag)
+	complete := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc(flag.Name, complete) // the flag exists
+}
+
+// oneOf implements pflag.Value.
+type oneOf[S ~string] struct {
+	value *S
+	words []string
+}
+
+func (o oneOf[S]) list() string {
+	last := len(o.words) - 1
+	return strings.Join(o.words[:last], ", ") + " or " + o.words[last]
+}
+
+// Set sets the value to one of the words.
+func (o oneOf[S]) Set(text string) error {
+	if !slices.Contains(o.words, text) {
+		return errors.New("want " + o.list())
 	}
-	*f = format
+	*o.value = S(text)
 	return nil
 }
 
-// String and Type implement pflag.Value.
-func (f *outputFormat) String() string { return string(*f) }
-func (*outputFormat) Type() string     { return "format" }
+func (o oneOf[S]) String() string { return string(*o.value) }
+
+// Type is not shown: the usage names the value.
+func (oneOf[S]) Type() string { return "word" }

@@ -21,6 +21,7 @@ func newHistoryCommand(opts *settings.Flags) *cobra.Command {
 	var stages bool
 	cmd := &cobra.Command{
 		Use: "history [POD]", Short: "Print operations that have ended, also of pods that are gone", Args: atMostOne,
+		ValidArgsFunction: completePod(opts),
 		Long: `Print the operations on pods and containers that have ended, the newest first: also those of pods that are
 gone, and of earlier runs of the daemon, which need not run now. POD is the beginning of the id of a pod or container,
 or part of NAMESPACE/NAME. podd keeps 10,000 operations or more. Of the commands
@@ -38,8 +39,8 @@ in containers that callers wait for (ExecSync, probes) it keeps those that faile
 			if err != nil {
 				return err
 			}
-			if output == outputJSON {
-				return printJSON(cmd.OutOrStdout(), h)
+			if output != outputText {
+				return output.print(cmd.OutOrStdout(), h)
 			}
 			return printHistory(cmd.OutOrStdout(), h, stages)
 		},

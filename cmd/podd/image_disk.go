@@ -23,8 +23,8 @@ largest first. UNIQUE is the part of an image that no other image shares: what i
 			if err != nil {
 				return err
 			}
-			if output == outputJSON {
-				return printJSON(cmd.OutOrStdout(), disk)
+			if output != outputText {
+				return output.print(cmd.OutOrStdout(), disk)
 			}
 			return printDisk(cmd.OutOrStdout(), disk)
 		},

@@ -33,8 +33,8 @@ as they are now, contacts no registry and needs no daemon. A pod's own credentia
 			if err != nil {
 				return err
 			}
-			if output == outputJSON {
-				return printJSON(cmd.OutOrStdout(), explained)
+			if output != outputText {
+				return output.print(cmd.OutOrStdout(), explained)
 			}
 			printExplained(cmd.OutOrStdout(), explained)
 			return nil

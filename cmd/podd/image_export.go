@@ -13,6 +13,7 @@ import (
 func newImageExportCommand(opts *settings.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "export IMAGE FILE", Short: "Write an image to a new archive", Args: cobra.ExactArgs(2),
+		ValidArgsFunction: completeImage(opts),
 		Long: `Write an image with its tags to a new file, which "podd image load" and other tools read: a docker archive if
 the image has a manifest of docker's type, else an OCI archive. The image keeps its id. Layers are not compressed, so
 the digest of the manifest is another. The daemon writes the file, on its node.`,

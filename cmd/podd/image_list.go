@@ -13,6 +13,7 @@ import (
 
 func newImageListCommand(opts *settings.Flags) *cobra.Command {
 	var output outputFormat
+	var quiet bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "Print the images by name", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -20,12 +21,19 @@ func newImageListCommand(opts *settings.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == outputJSON {
-				return printJSON(cmd.OutOrStdout(), disk.Images)
+			if output != outputText {
+				return output.print(cmd.OutOrStdout(), disk.Images)
 			}
-			return printImages(cmd.OutOrStdout(), disk.Images.Items)
+			if !quiet {
+				return printImages(cmd.OutOrStdout(), disk.Images.Items)
+			}
+			for _, i := range disk.Images.Items {
+				fmt.Fprintln(cmd.OutOrStdout(), i.ID)
+			}
+			return nil
 		},
 	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	outputFlag(cmd, &output)
 	return cmd
 }

@@ -10,9 +10,19 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
 )
 
-func printJSON(w io.Writer, v any) error {
+// print writes v, unless the format is text.
+func (f outputFormat) print(w io.Writer, v any) error {
+	if f == outputYAML {
+		text, err := yaml.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	}
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	return out.Encode(v)

@@ -22,6 +22,7 @@ func newStatusCommand(opts *settings.Flags) *cobra.Command {
 	var output outputFormat
 	cmd := &cobra.Command{
 		Use: "status [POD]", Short: "Print problems and operations of the running daemon, or one pod", Args: atMostOne,
+		ValidArgsFunction: completePod(opts),
 		Long: `Print the problems of the node and its pods, each with the command that shows more, then the operations, pulls
 and sessions in progress. With POD, the beginning of an id or NAMESPACE/NAME, print that pod with its last operations
 and the duration of each stage, and why it could not be checkpointed: with CRIU also the open files of its processes.
@@ -39,8 +40,8 @@ The pod is not frozen for that, so a checkpoint may find more.`,
 				return err
 			}
 			switch {
-			case output == outputJSON:
-				return printJSON(cmd.OutOrStdout(), s.Status)
+			case output != outputText:
+				return output.print(cmd.OutOrStdout(), s.Status)
 			case pod != "":
 				return s.printPods(cmd.OutOrStdout())
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 
@@ -26,21 +25,8 @@ type rates struct {
 	Write  *uint64 `json:"write_bytes_per_second,omitempty"`
 }
 
-// topOrder is the column by which the list is sorted, and the value of the flag for it.
+// topOrder is the column by which the list is sorted.
 type topOrder string
-
-// Set implements pflag.Value.
-func (o *topOrder) Set(text string) error {
-	if !slices.Contains([]string{"cpu", "memory", "read", "write", "name"}, text) {
-		return errors.New("want cpu, memory, read, write or name")
-	}
-	*o = topOrder(text)
-	return nil
-}
-
-// String and Type implement pflag.Value.
-func (o *topOrder) String() string { return string(*o) }
-func (*topOrder) Type() string     { return "column" }
 
 // compare returns the order of two rates, the larger and then the known first.
 func (o topOrder) compare(a, b rates) int {

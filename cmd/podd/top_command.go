@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
@@ -28,12 +29,12 @@ type topFlags struct {
 }
 
 func newTopCommand(opts *settings.Flags) *cobra.Command {
-	f := topFlags{order: topOrder("cpu")}
+	var f topFlags
 	cmd := &cobra.Command{
 		Use: "top", Short: "Print what pods use: CPU, memory, reads and writes", Args: noArgs,
 		Long: `Print the CPU time, memory, reads and writes of the pods that are ready, those that use most first. CPU is in
 cores, memory is the working set, reads and writes are bytes per second of block devices. On a terminal the list is
-renewed until the command is interrupted; elsewhere, with --once or with -o json it is printed once, after two
+renewed until the command is interrupted; elsewhere, with --once or with -o json or yaml it is printed once, after two
 measurements.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			daemon, err := client(opts)
@@ -45,12 +46,13 @@ measurements.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			f.once = f.once || f.output == outputJSON || !isTerminal(cmd.OutOrStdout())
+			f.once = f.once || f.output != outputText || !isTerminal(cmd.OutOrStdout())
 			return f.run(ctx, daemon, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&f.order, "sort", "sort by this `column`: cpu, memory, read, write or name")
+	wordFlag(cmd, &f.order, pflag.Flag{Name: "sort", Usage: "sort by this `column`: "},
+		"cpu", "memory", "read", "write", "name")
 	flags.BoolVar(&f.containers, "containers", false, "print the containers of each pod, too")
 	flags.BoolVar(&f.once, "once", false, "print once, also on a terminal")
 	flags.DurationVar(&f.interval, "interval", 2*time.Second, "measure after this `time` again, 1s or more")
@@ -104,8 +106,8 @@ func fetchUsage(ctx context.Context, daemon *admin.Client) (pods []admin.PodUsag
 }
 
 func (f topFlags) print(w io.Writer, pods []topItem) error {
-	if f.output == outputJSON {
-		return printJSON(w, pods)
+	if f.output != outputText {
+		return f.output.print(w, pods)
 	}
 	return printTop(w, topLines(pods, f.containers))
 }

@@ -93,7 +93,7 @@ func TestTop(t *testing.T) {
 		{[]string{"top", "--interval", "1s", "-o", "json"}, 0, "[]\n"},
 		{[]string{"top", "--interval", "10ms"}, exitConfig, "flag --interval: 10ms is shorter than 1s"},
 		{[]string{"top", "--sort", "disk"}, exitConfig, "want cpu, memory, read, write or name"},
-		{[]string{"top", "-o", "yaml"}, exitConfig, "want text or json"},
+		{[]string{"top", "-o", "xml"}, exitConfig, "want text, json or yaml"},
 	} {
 		cmd := s.command(test.args...)
 		out, _ := cmd.CombinedOutput()

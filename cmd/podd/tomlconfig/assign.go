@@ -67,8 +67,8 @@ func splitKey(key string) ([]string, error) {
 	return path, nil
 }
 
-// isText reports whether values of t are given without quotes on the command line.
-func isText(t reflect.Type) bool { return t.Kind() == reflect.String || t == durationType }
+// isText reports whether values of t, such as sizes and durations, are given without quotes on the command line.
+func isText(t reflect.Type) bool { return t.Kind() == reflect.String || t.Kind() == reflect.Int64 }
 
 // quoted reports whether s is a TOML string with quotes.
 func quoted(s string) bool {

@@ -3,7 +3,10 @@ package tomlconfig
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 var durationType = reflect.TypeFor[time.Duration]()
@@ -34,6 +37,12 @@ func convert(target reflect.Value, v any) error {
 
 func convertNumber(target reflect.Value, v any) error {
 	n, whole := v.(int64)
+	if s, ok := v.(string); ok && target.Kind() == reflect.Int64 { // bytes
+		q, err := resource.ParseQuantity(strings.TrimSuffix(s, "B"))
+		if n, whole = q.AsInt64(); err != nil || !whole || n < 0 {
+			return fmt.Errorf(`want a number of bytes or a size such as "512MiB", not %s`, describe(v))
+		}
+	}
 	switch {
 	case target.CanFloat():
 		f, ok := v.(float64)
