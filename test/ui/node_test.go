@@ -123,18 +123,24 @@ func (n *node) awaitAddresses() {
 	}
 }
 
-// run runs one pod. What it has depends on its number.
-func (n *node) run(ctx context.Context, namespace, name string, number int) error {
-	options := &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, Network: cri.NamespaceMode_NODE}
-	if number < withNetwork {
-		options.Network = cri.NamespaceMode_POD
-	}
-	config := &cri.PodSandboxConfig{
+// config is the config of a pod.
+func (n *node) config(namespace, name string, network cri.NamespaceMode) *cri.PodSandboxConfig {
+	return &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: "uid-of-" + name},
 		LogDirectory: n.Path("logs", name),
-		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: n.CgroupParent,
-			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: options}},
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: n.CgroupParent, SecurityContext: &cri.LinuxSandboxSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, Network: network},
+		}},
 	}
+}
+
+// run runs one pod. What it has depends on its number.
+func (n *node) run(ctx context.Context, namespace, name string, number int) error {
+	network := cri.NamespaceMode_NODE
+	if number < withNetwork {
+		network = cri.NamespaceMode_POD
+	}
+	config := n.config(namespace, name, network)
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return err
 	}
@@ -143,12 +149,21 @@ func (n *node) run(ctx context.Context, namespace, name string, number int) erro
 		return err
 	}
 	script := fmt.Sprintf("dd if=/dev/zero of=/written bs=1024 count=%d; exec sleep 10000", 64*(number+1))
+	return n.start(ctx, pod.PodSandboxId, config, "sh", "-c", script)
+}
+
+// start creates and starts the container main, which has 32 MiB of memory.
+func (n *node) start(ctx context.Context, pod string, config *cri.PodSandboxConfig, command ...string) error {
+	const memory = 32 << 20
 	created, err := n.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
-		PodSandboxId: pod.PodSandboxId, SandboxConfig: config, Config: &cri.ContainerConfig{
-			Metadata: &cri.ContainerMetadata{Name: "main"}, LogPath: "0.log", Command: []string{"sh", "-c", script},
+		PodSandboxId: pod, SandboxConfig: config, Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: "main"}, LogPath: "0.log", Command: command,
 			Image: &cri.ImageSpec{Image: busybox, UserSpecifiedImage: busybox},
 			Linux: &cri.LinuxContainerConfig{
-				SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: options},
+				Resources: &cri.LinuxContainerResources{MemoryLimitInBytes: memory, MemorySwapLimitInBytes: memory},
+				SecurityContext: &cri.LinuxContainerSecurityContext{
+					NamespaceOptions: config.Linux.SecurityContext.NamespaceOptions,
+				},
 			},
 		},
 	})

@@ -72,6 +72,9 @@ func testStuck(v *view, n *node) {
 		e => e.textContent.startsWith("RunPodSandbox is stuck in network for "))`)
 	v.want(`document.querySelector("tr.stuck .stage.network").textContent`, "network")
 	v.screenshot("now", "light")
+	v.keys("2")
+	v.await(chip("Creating 1"))
+	v.keys("1")
 	if err := errors.Join(n.Gates.Release("bridge-ADD"), <-ended); err != nil {
 		v.Error(err)
 	}
@@ -96,13 +99,22 @@ func testPull(v *view, n *node) {
 	v.await(`document.querySelector("progress") === null`)
 }
 
-// testPods: all pods are in the list and counted in the table by state and age; both filters select.
+// chip is a condition: the button of a filter has this text.
+func chip(text string) string {
+	return `[...document.querySelectorAll(".chips button")].some(b => b.textContent === "` + text + `")`
+}
+
+// testPods: all pods are in the list and counted by state; both filters select, and a column sorts.
 func testPods(v *view) {
 	v.keys("2")
 	rows := `document.querySelectorAll("table[aria-label=Pods] tbody tr").length`
 	v.await(rows + ` === ` + strconv.Itoa(allPods+1))
-	v.want(`[...document.querySelectorAll(".matrix button")].reduce((sum, b) => sum + Number(b.textContent), 0)`,
-		strconv.Itoa(allPods+1))
+	v.await(chip("All " + strconv.Itoa(allPods+1)))
+	v.await(chip("Failing 0"))
+	memory := `[...document.querySelectorAll("th button")].find(b => b.textContent === "Memory")`
+	v.text(memory + `.click()`)
+	v.await(`document.querySelector("table[aria-label=Pods] tbody tr").cells[4].textContent.endsWith("iB")`)
+	v.want(memory+`.parentElement.getAttribute("aria-sort")`, "descending")
 	v.screenshot("pods", "light")
 	v.keys("/", "q", "u", "e", "u", "e", "-", "1", "0")
 	v.await(rows + ` === 3`) // queue-10, queue-101, queue-108
@@ -125,6 +137,8 @@ func testKeyboard(v *view) {
 	v.want(focus, "BUTTON")
 	v.keys(kb.Tab)
 	v.want(focus, "INPUT")
+	v.keys(kb.Tab)
+	v.want(focus+` + document.activeElement.textContent`, "BUTTONState")
 	v.keys(kb.Tab)
 	v.want(focus, "A")
 	index := `[...document.querySelectorAll("table[aria-label=Pods] a")].indexOf(document.activeElement)`

@@ -71,6 +71,8 @@ func testPod(v *view) {
 	v.await(`document.querySelectorAll(".operation").length === 3`)
 	v.want(`[...document.querySelectorAll(".chart[aria-label=Start] .label")].map(e => e.textContent)`,
 		"RunPodSandbox,CreateContainer main,StartContainer main")
+	v.await(`[...document.querySelectorAll("dd")].some(e => e.textContent.startsWith("10."))`)
+	v.want(`document.querySelector("table[aria-label=Containers] td:nth-child(3)").textContent`, busybox)
 	v.want(`document.querySelectorAll(".operation:first-child .track i.network").length`, "1")
 	v.screenshot("pod", "light")
 	v.keys(kb.Escape)
