@@ -119,6 +119,13 @@ func (fs *flights) noteLocked(ref string, err error) {
 	fs.failures[ref] = PullFailure{Ref: ref, Error: err.Error(), Time: time.Now()}
 }
 
+// forget removes a name whose image has been loaded from a file from the failed pulls.
+func (fs *flights) forget(ref string) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	delete(fs.failures, ref)
+}
+
 // failedLocked returns the failed pulls, the newest first.
 func (fs *flights) failedLocked() []PullFailure {
 	return slices.SortedFunc(maps.Values(fs.failures), func(a, b PullFailure) int { return b.Time.Compare(a.Time) })

@@ -110,6 +110,9 @@ func (s *Store) registerLoaded(ctx context.Context, image worker.Loaded, dir str
 	if _, err := s.register(stored, names...); err != nil {
 		return err
 	}
+	for _, name := range names {
+		s.pulls.forget(name.String())
+	}
 	return markLoaded(s.storage, stored.ID)
 }
 

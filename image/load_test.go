@@ -15,6 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	ggcrlayout "github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/podd-project/podd/image"
 )
 
 // TestLoadFile loads archives of each kind while the store is open. Unlike preloaded images they are not pinned.
@@ -56,6 +58,27 @@ func TestLoadFile(t *testing.T) {
 	}
 	if pulls := pullsOf(s); len(pulls) > 0 {
 		t.Errorf("Pulls() = %+v after the loads, want none", pulls)
+	}
+}
+
+// TestLoadAfterAFailedPull: an image that was loaded by hand is no longer one that cannot be pulled.
+func TestLoadAfterAFailedPull(t *testing.T) {
+	t.Parallel()
+	s := open(t, config(t))
+	const ref = "127.0.0.1:1/app:v1"
+	if _, err := s.Pull(t.Context(), image.PullRequest{Ref: ref}); err == nil {
+		t.Fatal("Pull from a closed port succeeded")
+	}
+	if _, failed := s.Pulls(); len(failed) != 1 || failed[0].Ref != ref {
+		t.Fatalf("failed pulls = %+v, want %s", failed, ref)
+	}
+	archive := filepath.Join(t.TempDir(), "app.tar")
+	writeDockerArchive(t, archive, map[string]v1.Image{ref: simple(t, "app")})
+	if _, err := s.LoadFile(t.Context(), archive); err != nil {
+		t.Fatal(err)
+	}
+	if _, failed := s.Pulls(); len(failed) > 0 {
+		t.Errorf("failed pulls = %+v after the load, want none", failed)
 	}
 }
 

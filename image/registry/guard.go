@@ -24,7 +24,7 @@ import (
 )
 
 // guard ends the requests of a pull when one would go to the node or its links: a registry names any host as its token
-// server or in a redirect, and gets a part of that host's answer. Hosts that the operator's files name may be there, and
+// server or in a redirect, and gets part of that host's answer. Hosts that the operator's files name may be there, and
 // the registry that is pulled from if the first connection leads there: its name can get another address.
 type guard struct {
 	own       string
