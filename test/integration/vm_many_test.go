@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ func TestVMMany(t *testing.T) {
 	for i, p := range pods {
 		k.ok(fmt.Sprintf("start pod %d", i), p.err)
 	}
+	k.checkMonitors(len(pods))
 	memory := k.machineMemory()
 	for i, p := range pods {
 		if got, want := k.exec(p.ctr, "hostname"), p.cfg.Hostname+"\n"; got != want {
@@ -44,6 +46,33 @@ func TestVMMany(t *testing.T) {
 	}
 	if left := k.pods(nil); len(left) > 0 {
 		t.Errorf("pods = %v, want none", left)
+	}
+}
+
+// checkMonitors checks that the monitor of each machine is a separate user, without capabilities.
+func (k *kubelet) checkMonitors(machines int) {
+	k.Helper()
+	users := map[int]bool{}
+	for pid := range k.machineProcesses() {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // empty if it has just ended
+		fields := map[string]string{}
+		for line := range strings.Lines(string(status)) {
+			key, value, _ := strings.Cut(line, ":")
+			fields[key] = strings.TrimSpace(value)
+		}
+		if !slices.Contains(monitors, fields["Name"]) {
+			continue
+		}
+		var user int
+		_, err := fmt.Sscan(fields["Uid"], &user)
+		if err != nil || user < 0x70000000 || strings.Trim(fields["CapPrm"], "0") != "" {
+			k.Errorf("monitor %d has user %q and capabilities %q, want one of the monitors' users and none", pid,
+				fields["Uid"], fields["CapPrm"])
+		}
+		users[user] = true
+	}
+	if len(users) != machines {
+		k.Errorf("the monitors' users are %v, want %d", users, machines)
 	}
 }
 
