@@ -221,7 +221,7 @@ func TestOddAnswers(t *testing.T) {
 			if strings.Contains(name, "Basic") || name == "capitals" {
 				request.Auth = &image.Auth{Username: user, Password: password}
 			}
-			s := open(t, config(t, reg.host))
+			s := open(t, config(t, reg.host, strings.TrimPrefix(other.URL, "http://")))
 			for range 2 { // the second finds the image
 				if got, err := s.Pull(t.Context(), request); err != nil || got.ID != imageID(t, img) {
 					t.Errorf("Pull = %v, %v, want %s", got, err, imageID(t, img))
