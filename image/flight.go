@@ -119,11 +119,13 @@ func (fs *flights) noteLocked(ref string, err error) {
 	fs.failures[ref] = PullFailure{Ref: ref, Error: err.Error(), Time: time.Now()}
 }
 
-// forget removes a name whose image has been loaded from a file from the failed pulls.
-func (fs *flights) forget(ref string) {
+// forget removes the names of an image that has been loaded from a file from the failed pulls.
+func (fs *flights) forget(names ...string) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	delete(fs.failures, ref)
+	for _, name := range names {
+		delete(fs.failures, name)
+	}
 }
 
 // failedLocked returns the failed pulls, the newest first.

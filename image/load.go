@@ -111,7 +111,7 @@ func (s *Store) registerLoaded(ctx context.Context, image worker.Loaded, dir str
 		return err
 	}
 	for _, name := range names {
-		s.pulls.forget(name.String())
+		s.pulls.forget(name.String(), reference.FamiliarString(name))
 	}
 	return markLoaded(s.storage, stored.ID)
 }

@@ -32,7 +32,8 @@ func TestOnNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on := []string{"127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1"}
+	on := []string{"127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1",
+		"fd00:ec2::254", "100.100.100.200"}
 	for _, a := range own {
 		prefix, err := netip.ParsePrefix(a.String())
 		if err != nil {
@@ -60,6 +61,7 @@ prefix = "a.test/x"
 location = "b.test:5000/y"
 [[registry.mirror]]
 location = "c.test/z"
+insecure = true
 [[registry]]
 location = "d.test"
 blocked = true
@@ -68,7 +70,7 @@ blocked = true
 		t.Fatal(err)
 	}
 	got, err := c.hosts()
-	if want := "c.test b.test:5000 a.test"; err != nil || strings.Join(got, " ") != want {
+	if want := "c.test:443 c.test:80 b.test:5000 a.test:443"; err != nil || strings.Join(got, " ") != want {
 		t.Errorf("hosts = %q, %v, want %q", got, err, want)
 	}
 }
@@ -303,5 +305,52 @@ func TestGuardClosesTheConnection(t *testing.T) {
 	g.gotConn(httptrace.GotConnInfo{Conn: conn})
 	if _, err := conn.Write([]byte("GET")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("write = %v, want %v", err, net.ErrClosed)
+	}
+}
+
+// TestGuardRemembersAddresses: a registry on the node whose name has got another address since is still the registry.
+func TestGuardRemembersAddresses(t *testing.T) {
+	g := &guard{own: "gone.invalid:5000", end: func(error) {}}
+	for range 2 {
+		if err := g.check(netip.MustParseAddrPort("127.0.0.1:5000")); err != nil {
+			t.Errorf("check of the registry's address: %v", err)
+		}
+	}
+	if err := g.check(netip.MustParseAddrPort("127.0.0.1:5001")); !errors.Is(err, errMisdirected) {
+		t.Errorf("check of another port = %v, want %v", err, errMisdirected)
+	}
+}
+
+// TestGuardOfSeveralAddresses: a registry with a certificate has an address elsewhere and one of this node.
+func TestGuardOfSeveralAddresses(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler()) // for example.com
+	t.Cleanup(s.Close)
+	address := s.Listener.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	for own, allowed := range map[string]bool{
+		"example.com:" + port: true, "example.com:443": false, "example.org:" + port: false,
+	} {
+		var ended error
+		g := &guard{own: own, end: func(err error) { ended = err }}
+		g.connected.Store(!allowed) // elsewhere
+		transport := s.Client().Transport.(*http.Transport).Clone()
+		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: g.gotConn})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://example.com:"+port, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := transport.RoundTrip(r); err == nil {
+			answer.Body.Close()
+		}
+		if !g.connected.Load() { // the next one would pass for the registry
+			t.Error("the guard has not noticed the connection")
+		}
+		if (ended == nil) != allowed || ended != nil && !errors.Is(ended, errMisdirected) {
+			t.Errorf("%s: ended with %v, want that it may be on the node: %v", own, ended, allowed)
+		}
+		transport.CloseIdleConnections()
 	}
 }
