@@ -49,7 +49,7 @@ func (e *Engine) watchInfra(p *Pod) {
 		}
 		var unmonitored atomic.Bool // nothing is lost without its monitor: it has no log
 		if _, exited := waitExit(p.life.Context(), rt, p.ID, p.log(), &unmonitored); exited {
-			p.lose(infraDied)
+			p.lose(p.life.Context(), infraDied)
 		} // otherwise the pod is being stopped, or the engine closed
 	})
 }

@@ -29,7 +29,7 @@ func watchPods(e *Engine) {
 				continue
 			}
 			if reason := lostPart(e, p); reason != "" {
-				p.lose(reason)
+				p.lose(p.life.Context(), reason)
 			}
 		}
 	}
@@ -71,13 +71,13 @@ func explainLoss(ctx context.Context, e *Engine, p *Pod, err error) error {
 	if reason == "" {
 		return err
 	}
-	p.lose(reason)
+	p.lose(p.life.Context(), reason)
 	return fmt.Errorf("%w: %s, the pod sandbox is not ready any longer: %v", errdefs.ErrFailedPrecondition, reason, err)
 }
 
 // lose marks p not ready, unless it is not ready or is being stopped.
-func (p *Pod) lose(reason string) {
-	if p.slot.Acquire(p.life.Context()) != nil {
+func (p *Pod) lose(ctx context.Context, reason string) {
+	if p.slot.Acquire(ctx) != nil {
 		return
 	}
 	defer p.slot.Release()

@@ -222,7 +222,7 @@ func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
 		}
 		p.creation.Finish(err)
 	case podNotReady:
-		p.lose(reason)
+		p.lose(ctx, reason)
 	}
 }
 

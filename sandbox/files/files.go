@@ -38,7 +38,7 @@ type Files struct {
 	Layout  record.Layout
 	Mounter Mounter
 	// ShmSize is the size of a pod's /dev/shm in bytes.
-	ShmSize int
+	ShmSize int64
 }
 
 // Request has the inputs of a pod's files.
@@ -72,9 +72,9 @@ func (f Files) writeEtc(ctx context.Context, pod string, r Request) error {
 	if err != nil {
 		return err
 	}
-	size := etcSize
+	size := int64(etcSize)
 	for _, c := range contents {
-		size += len(c.text)
+		size += int64(len(c.text))
 	}
 	dir := f.Layout.PodEtc(pod)
 	if err := f.Mounter.Mount(ctx, dir, r.tmpfs("etc", size, 0o700)); err != nil {
@@ -102,7 +102,7 @@ func writeFile(path, text string, uid, gid int) error {
 	return os.Chown(path, uid, gid)
 }
 
-func (r Request) tmpfs(name string, size int, mode uint32) Tmpfs {
+func (r Request) tmpfs(name string, size int64, mode uint32) Tmpfs {
 	uid, gid := convert.HostOwner(r.Config)
 	return Tmpfs{Name: name, Size: size, Mode: mode, UID: uid, GID: gid, Label: r.MountLabel}
 }

@@ -15,7 +15,7 @@ type Tmpfs struct {
 	// Name is its source in the table of mounts.
 	Name string
 	// Size is in bytes.
-	Size int
+	Size int64
 	// Mode, UID and GID are those of its root directory.
 	Mode     uint32
 	UID, GID uint32

@@ -25,7 +25,7 @@ type Defaults struct {
 	// PidsLimit is the maximal number of tasks of a container, -1 for no limit.
 	PidsLimit int64 `toml:"pids_limit" comment:"Maximum number of processes and threads of a container. -1: no limit, the kubelet's podPidsLimit bounds the pod."`
 	// ShmSize is in bytes.
-	ShmSize int `toml:"shm_size" comment:"Size of a pod's /dev/shm in bytes."`
+	ShmSize int64 `toml:"shm_size" comment:"Size of a pod's /dev/shm in bytes."`
 	// Timezone is "", Local or a name of the IANA.
 	Timezone string `toml:"timezone" comment:"Time zone of containers: written to /etc/localtime of their root filesystem. Local: the node's. Otherwise a name of the IANA database, such as Europe/Berlin, which the node must have in /usr/share/zoneinfo. Empty: the image's."`
 	// ReadOnly makes all root filesystems read-only.
