@@ -79,12 +79,25 @@ func TestCheckWritesNothing(t *testing.T) {
 	}
 }
 
+// TestNumbersInFlags: a number in a flag is one of TOML.
+func TestNumbersInFlags(t *testing.T) {
+	for set, want := range map[string]string{
+		"runtime.pids_limit=-1": "pids_limit = -1 ", "image.max_image_bytes=1_000_000_000": "max_image_bytes = 1000000000 ",
+	} {
+		var out, errs strings.Builder
+		if code := execute([]string{"config", "dump", "--set", set}, &out, &errs); code != 0 ||
+			!strings.Contains(out.String(), want) {
+			t.Errorf("--set %s = %d, %q, want %s", set, code, errs.String(), want)
+		}
+	}
+}
+
 // TestSizes: bytes may have a unit, in a file and in a flag.
 func TestSizes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "podd.toml")
 	for text, want := range map[string]string{
 		"1GiB": "1073741824", "512Mi": "536870912", "1GB": "1000000000", "300000000": "300000000",
-		"1GiBs": "", "-1": "", "0.5": "", "": "", "1.5KiB": "", "99999999999GiB": "",
+		"1.5GiB": "1610612736", "1GiBs": "", "-1GiB": "", "0.5": "", "": "", "0.3KiB": "", "99999999999GiB": "",
 	} {
 		if err := os.WriteFile(file, []byte("image.pull_memory = \""+text+"\""), 0o600); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ type topItem struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	rates
-	Containers []topItem `json:"containers,omitempty"`
+	Containers []topItem `json:"containers,omitzero"`
 }
 
 // rates are amounts per second, and the memory in use. Unknown values are nil.
@@ -62,7 +62,7 @@ func topPods(before, now []admin.PodUsage, order topOrder) []topItem {
 	last := ioByID(before)
 	pods := make([]topItem, 0, len(now))
 	for _, p := range now {
-		pod := topItem{ID: p.ID, Name: p.Name, rates: ratesOf(p.Resources, last[p.ID])}
+		pod := topItem{ID: p.ID, Name: p.Name, rates: ratesOf(p.Resources, last[p.ID]), Containers: []topItem{}}
 		for _, c := range p.Containers {
 			pod.Containers = append(pod.Containers, topItem{ID: c.ID, Name: c.Name, rates: ratesOf(c.Resources, last[c.ID])})
 		}

@@ -168,8 +168,8 @@ func (l Log) Tail(limit int64) (string, error) {
 	}
 	from := max(0, size-limit)
 	text, err := io.ReadAll(io.NewSectionReader(f, from, limit))
-	if from > 0 {
-		_, text, _ = bytes.Cut(text, []byte("\n"))
+	if _, lines, _ := bytes.Cut(text, []byte("\n")); from > 0 && len(lines) > 0 { // else the end of one long line
+		text = lines
 	}
 	return string(text), err
 }

@@ -66,7 +66,8 @@ func TestTail(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "0.log"), []byte("one\ntwo\nthree"), 0o600))
 	l := noted(t, dir, "0.log")
 	for limit, want := range map[int64]string{
-		5: "", 6: "three", 9: "three", 10: "two\nthree", 12: "two\nthree", 13: "one\ntwo\nthree", 100: "one\ntwo\nthree",
+		3: "ree", 5: "three",
+		6: "three", 9: "three", 10: "two\nthree", 12: "two\nthree", 13: "one\ntwo\nthree", 100: "one\ntwo\nthree",
 	} {
 		if got, err := l.Tail(limit); err != nil || got != want {
 			t.Errorf("Tail(%d) = %q, %v, want %q", limit, got, err, want)

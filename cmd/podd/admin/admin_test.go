@@ -70,12 +70,13 @@ func (n *fakeNode) GC(context.Context) error { n.gc++; return nil }
 func (*fakeNode) VerifyImages(_ context.Context, mark bool) ([]sandbox.Finding, error) {
 	return []sandbox.Finding{{Problem: "damaged", Detail: fmt.Sprint(mark)}}, nil
 }
-func (*fakeNode) Disk(context.Context) (Disk, error) {
+func (n *fakeNode) Disk(context.Context) (Disk, error) { return n.DiskImages(), nil }
+func (*fakeNode) DiskImages() Disk {
 	images := []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}
 	return Disk{
 		Images: List[DiskImage]{Items: images}, Containers: List[DiskContainer]{Items: make([]DiskContainer, 3)},
 		Layers: 7, Unused: 5, Free: 40, Size: 100,
-	}, nil
+	}
 }
 func (*fakeNode) Log(container string) (string, error) {
 	if container != "c" {

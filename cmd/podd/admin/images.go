@@ -92,10 +92,7 @@ func (rt router) images(n Node) {
 
 // prune removes the images that are neither used nor pinned, and the layers of no image, with dry only says which.
 func prune(ctx context.Context, n Node, dry bool) (Pruned, error) {
-	disk, err := n.Disk(ctx)
-	if err != nil {
-		return Pruned{}, err
-	}
+	disk := n.DiskImages()
 	p := Pruned{Images: []DiskImage{}, Unused: disk.Unused}
 	for _, i := range disk.Images.Items {
 		if i.Pinned || i.UsedBy > 0 {

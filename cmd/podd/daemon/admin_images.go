@@ -50,10 +50,17 @@ func (a adminNode) RemoveImage(ctx context.Context, id string) error {
 // RemoveUnusedLayers removes the layers of no image.
 func (a adminNode) RemoveUnusedLayers() error { return a.n.Images.RemoveUnusedLayers() }
 
+// DiskImages returns the images, the largest first.
+func (a adminNode) DiskImages() admin.Disk {
+	disk := a.n.Images.Disk()
+	return admin.Disk{
+		Layers: disk.Layers, Unused: disk.Unused, Images: admin.List[admin.DiskImage]{Items: diskImages(disk)},
+	}
+}
+
 // Disk returns images and writable layers, the largest first.
 func (a adminNode) Disk(ctx context.Context) (admin.Disk, error) {
-	disk := a.n.Images.Disk()
-	d := admin.Disk{Layers: disk.Layers, Unused: disk.Unused, Images: admin.List[admin.DiskImage]{Items: diskImages(disk)}}
+	d := a.DiskImages()
 	var fs unix.Statfs_t
 	if err := unix.Statfs(a.d.cfg.Root, &fs); err != nil {
 		return d, fmt.Errorf("measure the space in %s: %w", a.d.cfg.Root, err)

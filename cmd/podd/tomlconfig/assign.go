@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -24,7 +25,7 @@ func (s *Set) Assign(origin, key, value string) error {
 		return fmt.Errorf("%s: %q is not a key: %w", origin, key, err)
 	}
 	literal := strings.TrimSpace(value)
-	if t, known := typeAt(s.target.Type(), path); !known || isText(t) && !quoted(literal) {
+	if t, known := typeAt(s.target.Type(), path); !known || isText(t, literal) && !quoted(literal) {
 		literal = quote(value) // the error is about the unknown key, not its value
 	}
 	if strings.ContainsAny(literal, "\n\r") { // a second line would be a second key
@@ -67,8 +68,11 @@ func splitKey(key string) ([]string, error) {
 	return path, nil
 }
 
-// isText reports whether values of t, such as sizes and durations, are given without quotes on the command line.
-func isText(t reflect.Type) bool { return t.Kind() == reflect.String || t.Kind() == reflect.Int64 }
+// isText reports whether a value of t, such as a size with a unit or a duration, has no quotes on the command line.
+func isText(t reflect.Type, value string) bool {
+	_, noNumber := strconv.ParseInt(value, 0, 64)
+	return t.Kind() == reflect.String || t.Kind() == reflect.Int64 && noNumber != nil
+}
 
 // quoted reports whether s is a TOML string with quotes.
 func quoted(s string) bool {

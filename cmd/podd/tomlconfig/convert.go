@@ -2,6 +2,7 @@ package tomlconfig
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -39,7 +40,7 @@ func convertNumber(target reflect.Value, v any) error {
 	n, whole := v.(int64)
 	if s, ok := v.(string); ok && target.Kind() == reflect.Int64 { // bytes
 		q, err := resource.ParseQuantity(strings.TrimSuffix(s, "B"))
-		if n, whole = q.AsInt64(); err != nil || !whole || n < 0 {
+		if n, whole = q.Value(), true; err != nil || n < 0 || n == math.MaxInt64 || q.CmpInt64(n) != 0 { // the cap
 			return fmt.Errorf(`want a number of bytes or a size such as "512MiB", not %s`, describe(v))
 		}
 	}
