@@ -14,9 +14,9 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// TestContainersInheritNothing: an administrator may limit podd itself. Its pods get nothing of it, on any handler.
+// TestContainersInheritNothing: an administrator may limit podd itself. Its pods get nothing of it, on any handler. It
+// runs alone: tests of the same processor leave nothing to a podd with nice 19.
 func TestContainersInheritNothing(t *testing.T) {
-	t.Parallel()
 	k := startWith(t, daemon.Options{
 		Set: runcShim(),
 		Under: []string{
