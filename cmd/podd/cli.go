@@ -36,6 +36,20 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return exitFailure
 }
 
+const about = `podd, the pod daemon, runs the pods of a Kubernetes node: it serves the CRI to the kubelet and crictl.
+The other commands ask the running daemon, or work without it.
+
+Files:
+  /etc/podd/podd.toml, /etc/podd/podd.toml.d/*.toml   the configuration, see podd.toml(5) or podd config default
+  /run/podd/podd.sock                                 the CRI
+  /run/podd/admin.sock                                the commands' API
+  /var/lib/podd                                       records, images, root filesystems, the history
+
+Signals: TERM and INT end the daemon, pods keep running; HUP rereads the configuration; USR1 writes the goroutines to
+/run/podd.
+
+Exit status: 0; 1 if the command failed, or a check found a difference; 78 if a flag or the configuration is wrong.`
+
 func newRootCommand() *cobra.Command {
 	var opts settings.Flags
 	run := func(cmd *cobra.Command, _ []string) error {
@@ -44,6 +58,7 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "podd",
 		Short:         "podd runs the pods of a Kubernetes node: it serves the CRI",
+		Long:          about,
 		Args:          noArgs,
 		Version:       version,
 		SilenceErrors: true,

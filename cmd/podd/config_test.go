@@ -91,8 +91,8 @@ func TestMistakesInConfiguration(t *testing.T) {
 			want: `listen (flag --listen): "podd.sock" is relative`,
 		},
 		"url for listen": {
-			args: []string{"--listen", "unix:///run/podd.sock"},
-			want: `is relative, want an absolute path`,
+			args: []string{"--listen", "unix://podd.sock"},
+			want: `listen (flag --listen): "podd.sock" is relative`,
 		},
 		"long listen": {
 			args: []string{"--listen", "/" + strings.Repeat("x", 107)},

@@ -35,6 +35,7 @@ func newImageListCommand(opts *settings.Flags) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	outputFlag(cmd, &output)
+	cmd.MarkFlagsMutuallyExclusive("quiet", "output")
 	return cmd
 }
 

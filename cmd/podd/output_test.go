@@ -25,7 +25,7 @@ func TestOutputIsPrintable(t *testing.T) {
 		},
 		"disk": func(w io.Writer) error {
 			images := admin.List[admin.DiskImage]{Items: []admin.DiskImage{{Names: []string{hostile}}}}
-			return printDisk(w, admin.Disk{Images: images})
+			return printDisk(w, admin.Disk{DiskImages: admin.DiskImages{Images: images}})
 		},
 		"error of a command": func(w io.Writer) error {
 			execute([]string{"config", "dump", "--config", hostile}, io.Discard, w)

@@ -40,6 +40,7 @@ func TestStatusText(t *testing.T) {
 		Pulls: []image.PullProgress{{
 			Ref: "r/web:v1", Stage: "downloading", StartedAt: time.Now().Add(-time.Minute), BytesDone: 5, BytesTotal: 9,
 		}},
+		Disk: admin.Space{Free: 1 << 10, Size: 2 << 10},
 		Sessions: []streaming.SessionInfo{
 			{Kind: "exec", Pod: "p", Container: "0123456789abcdef", Started: time.Now().Add(-time.Hour), IdleSeconds: 90},
 			{Kind: "portforward", Pod: "fedcba9876543210", Started: time.Now().Add(-time.Second)},
@@ -51,7 +52,8 @@ func TestStatusText(t *testing.T) {
 	}
 	wantLines(t, out.String(), "podd v1 on node, up 1h0m: no problems",
 		"configuration: generation 2, loaded 1970-01-01T00:00:00Z", "RuntimeReady: true",
-		"pods: 1 (1 ready), containers: 0", "Operations in progress: 0", "Pulls in progress: 1",
+		"pods: 1 (1 ready), containers: 0", "disk: 1.0 KiB of 2.0 KiB free",
+		"Operations in progress: 0", "Pulls in progress: 1",
 		"r/web:v1 downloading 5 of 9 bytes 1m0s", "Streaming sessions: 2", "exec 0123456789abc age 1h0m0s idle 1m30s",
 		"portforward fedcba9876543 age 1s idle 0s",
 		"Budgets: in use peak limit per owner refused", "output 7 90 100 bytes 50 per pod 3",
@@ -59,7 +61,7 @@ func TestStatusText(t *testing.T) {
 }
 
 func TestDiskText(t *testing.T) {
-	d := admin.Disk{Layers: 3 << 20, Unused: 1 << 10}
+	d := admin.Disk{DiskImages: admin.DiskImages{Layers: 3 << 20, Unused: 1 << 10}}
 	names := []string{"a:1", "a:2"}
 	d.Images.Items = []admin.DiskImage{{ID: "0123456789abcdef", Names: names, Bytes: 3 << 20, Unique: 512}}
 	d.Containers.Items = []admin.DiskContainer{{ID: "fedcba9876543210", Name: "ns/pod/c", Bytes: 2048, Inodes: 7}}

@@ -59,9 +59,9 @@ type sample struct {
 type Filesystem struct {
 	// Major and Minor are the numbers of its block device, or of an unnamed device if it has none.
 	Major, Minor uint32
-	// Bytes and Inodes are its size; InodesFree are the free inodes.
-	Bytes, Inodes, InodesFree uint64
-	At                        time.Time
+	// Bytes and Inodes are its size. BytesFree and InodesFree are the free part, without bytes reserved for root.
+	Bytes, Inodes, BytesFree, InodesFree uint64
+	At                                   time.Time
 }
 
 func newWritable(
@@ -88,8 +88,11 @@ func (m *Mounts) WritableTotal() Usage {
 	return *m.writable.total.Load()
 }
 
-// Filesystem describes the filesystem that holds the writable layers. It works from memory.
-func (m *Mounts) Filesystem() Filesystem { return *m.writable.disk.Load() }
+// Filesystem describes the filesystem that holds the writable layers, from memory, and requests a measurement.
+func (m *Mounts) Filesystem() Filesystem {
+	m.writable.touch()
+	return *m.writable.disk.Load()
+}
 
 func (w *writable) get(container string) (Usage, bool) {
 	w.touch()
@@ -212,7 +215,8 @@ func (w *writable) publishDisk() {
 	d := Filesystem{At: time.Now()}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(w.root, &fs); err == nil {
-		d.Bytes, d.Inodes, d.InodesFree = fs.Blocks*uint64(fs.Bsize), fs.Files, fs.Ffree
+		d.Bytes, d.BytesFree = fs.Blocks*uint64(fs.Bsize), fs.Bavail*uint64(fs.Bsize)
+		d.Inodes, d.InodesFree = fs.Files, fs.Ffree
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(w.root, &st); err == nil {

@@ -70,13 +70,15 @@ func (n *fakeNode) GC(context.Context) error { n.gc++; return nil }
 func (*fakeNode) VerifyImages(_ context.Context, mark bool) ([]sandbox.Finding, error) {
 	return []sandbox.Finding{{Problem: "damaged", Detail: fmt.Sprint(mark)}}, nil
 }
-func (n *fakeNode) Disk(context.Context) (Disk, error) { return n.DiskImages(), nil }
-func (*fakeNode) DiskImages() Disk {
-	images := []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}
+func (n *fakeNode) Disk(context.Context) (Disk, error) {
 	return Disk{
-		Images: List[DiskImage]{Items: images}, Containers: List[DiskContainer]{Items: make([]DiskContainer, 3)},
-		Layers: 7, Unused: 5, Free: 40, Size: 100,
-	}
+		DiskImages: n.DiskImages(), Space: Space{Free: 40, Size: 100},
+		Containers: List[DiskContainer]{Items: make([]DiskContainer, 3)},
+	}, nil
+}
+func (*fakeNode) DiskImages() DiskImages {
+	images := []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}
+	return DiskImages{Images: List[DiskImage]{Items: images}, Layers: 7, Unused: 5}
 }
 func (*fakeNode) Log(container string) (string, error) {
 	if container != "c" {

@@ -9,16 +9,28 @@ import (
 // Disk is the answer to GET /disk: the disk space that images and containers take. Sizes are in bytes, and as old as
 // the last measurement, which runs in the background.
 type Disk struct {
+	DiskImages
+	Space
+	// Containers have a writable layer each.
+	Containers List[DiskContainer] `json:"containers"`
+}
+
+// DiskImages is the disk space that images take.
+type DiskImages struct {
 	Images List[DiskImage] `json:"images"`
 	// Layers is the size of all layers, each counted once, although images share them.
 	Layers uint64 `json:"layers"`
 	// Unused is the size of layers that failed pulls have left, in addition.
 	Unused uint64 `json:"unused,omitempty"`
-	// Free is the space that is left on the filesystem of the directory root, of Size.
-	Free uint64 `json:"free"`
-	Size uint64 `json:"size"`
-	// Containers have a writable layer each.
-	Containers List[DiskContainer] `json:"containers"`
+}
+
+// Space is the filesystem of images and root filesystems: its size, and the part that is free, in bytes and inodes.
+type Space struct {
+	Free       uint64 `json:"free"`
+	Size       uint64 `json:"size"`
+	InodesFree uint64 `json:"inodes_free"`
+	// Inodes is 0 if the filesystem does not limit them.
+	Inodes uint64 `json:"inodes"`
 }
 
 // DiskImage is one image, the largest is first.

@@ -27,9 +27,10 @@ type Node interface {
 	Sessions() []streaming.SessionInfo
 	// Usage measures the pods that are ready, or returns the measurements of the last second.
 	Usage(ctx context.Context) []PodUsage
-	// Disk returns the disk space that images and containers take, DiskImages that of images alone, from memory.
+	// Disk returns the disk space that images and containers take.
 	Disk(ctx context.Context) (Disk, error)
-	DiskImages() Disk
+	// DiskImages returns the disk space that images take.
+	DiskImages() DiskImages
 	// Log returns the last lines of a container's log.
 	Log(container string) (string, error)
 	// LoadImages loads the images of an archive.

@@ -16,6 +16,8 @@ const (
 	recent = 10 * time.Minute
 	// stuckAfter is how long an operation may stay in one stage.
 	stuckAfter = 10 * time.Second
+	// littleSpace is the free part of a disk, in percent, below which the kubelet evicts pods (nodefs.available).
+	littleSpace = 10
 )
 
 // Problem is a fault of the node or a pod, and the command that shows more. The page, `podd status` and the bundle read
@@ -54,6 +56,14 @@ func (s *Status) problemsOfNode() (found []Problem) {
 	}
 	if s.Configuration.Error != "" {
 		add("podd config check", "the last reload was refused: %s", s.Configuration.Error)
+	}
+	if s.Disk.Free*100 < s.Disk.Size*littleSpace {
+		add("podd image df", "%d MiB of the disk with images and containers are free, %d%%", s.Disk.Free>>20,
+			s.Disk.Free*100/s.Disk.Size)
+	}
+	if s.Disk.InodesFree*100 < s.Disk.Inodes*littleSpace {
+		add("podd image df", "%d inodes of the disk with images and containers are free, %d%%", s.Disk.InodesFree,
+			s.Disk.InodesFree*100/s.Disk.Inodes)
 	}
 	for _, t := range s.Troubles {
 		since := ""

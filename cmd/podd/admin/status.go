@@ -35,6 +35,8 @@ type Status struct {
 	// FailedPulls are the names whose last pull failed.
 	FailedPulls []image.PullFailure     `json:"failed_pulls,omitempty"`
 	Sessions    []streaming.SessionInfo `json:"sessions"`
+	// Disk is as old as the last measurement.
+	Disk Space `json:"disk"`
 	// NRI are the node's plugins.
 	NRI  nri.Status `json:"nri"`
 	Pods []Pod      `json:"pods"`

@@ -106,8 +106,7 @@ func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error)
 	s := admin.Status{
 		Version: a.d.version, Host: hostname(), Pid: os.Getpid(), Started: a.started.UTC(), Configuration: a.configuration(),
 		Operations: e.Operations(), Troubles: e.Troubles(),
-		Budgets: a.Budgets(), Sessions: a.Sessions(),
-		NRI: a.n.plugins.Status(),
+		Budgets: a.Budgets(), Sessions: a.Sessions(), Disk: a.space(), NRI: a.n.plugins.Status(),
 	}
 	s.Pulls, s.FailedPulls = a.n.Images.Pulls()
 	resp, err := a.n.server.Status(ctx, &cri.StatusRequest{})

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
@@ -51,24 +50,25 @@ func (a adminNode) RemoveImage(ctx context.Context, id string) error {
 func (a adminNode) RemoveUnusedLayers() error { return a.n.Images.RemoveUnusedLayers() }
 
 // DiskImages returns the images, the largest first.
-func (a adminNode) DiskImages() admin.Disk {
+func (a adminNode) DiskImages() admin.DiskImages {
 	disk := a.n.Images.Disk()
-	return admin.Disk{
+	return admin.DiskImages{
 		Layers: disk.Layers, Unused: disk.Unused, Images: admin.List[admin.DiskImage]{Items: diskImages(disk)},
 	}
 }
 
 // Disk returns images and writable layers, the largest first.
 func (a adminNode) Disk(ctx context.Context) (admin.Disk, error) {
-	d := a.DiskImages()
-	var fs unix.Statfs_t
-	if err := unix.Statfs(a.d.cfg.Root, &fs); err != nil {
-		return d, fmt.Errorf("measure the space in %s: %w", a.d.cfg.Root, err)
-	}
-	d.Free, d.Size = fs.Bavail*uint64(fs.Bsize), fs.Blocks*uint64(fs.Bsize)
-	var err error
-	d.Containers.Items, err = a.diskContainers(ctx)
-	return d, err
+	containers, err := a.diskContainers(ctx)
+	return admin.Disk{
+		DiskImages: a.DiskImages(), Space: a.space(), Containers: admin.List[admin.DiskContainer]{Items: containers},
+	}, err
+}
+
+// space describes the filesystem of images and root filesystems, from memory.
+func (a adminNode) space() admin.Space {
+	fs := a.n.Images.Filesystem()
+	return admin.Space{Free: fs.BytesFree, Size: fs.Bytes, InodesFree: fs.InodesFree, Inodes: fs.Inodes}
 }
 
 func diskImages(disk image.Disk) (images []admin.DiskImage) {

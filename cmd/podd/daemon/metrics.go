@@ -4,9 +4,10 @@ import (
 	"context"
 	"net"
 
-	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/state"
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // serveMetrics serves metrics until ctx ends. The daemon runs even if the endpoint cannot be opened.
@@ -16,6 +17,7 @@ func (d *daemon) serveMetrics(ctx context.Context, n *Node) {
 		return
 	}
 	m.Watch(func() metrics.Node { return d.metricsOf(n) })
+	d.background.Go(func() { countExits(ctx, m, n.Engine) })
 	log := d.log.WithField("address", d.cfg.Metrics.Address)
 	l, err := d.listenMetrics()
 	if err != nil {
@@ -37,29 +39,24 @@ func (d *daemon) listenMetrics() (net.Listener, error) {
 	return net.Listen("tcp", d.cfg.Metrics.Address)
 }
 
+// countExits counts the exits of containers until ctx ends.
+func countExits(ctx context.Context, m *metrics.Metrics, e *sandbox.Engine) {
+	count := func(ev sandbox.Event) error {
+		if c, err := e.Container(ev.ID); err == nil && ev.Type == lifecycle.Stopped { // else a pod, or removed since
+			m.ObserveExit(c.Status().Reason)
+		}
+		return nil
+	}
+	for ctx.Err() == nil { // a subscriber that falls behind is cut off
+		_ = e.Events(ctx, count)
+	}
+}
+
 // metricsOf returns the state of the node, from memory.
 func (d *daemon) metricsOf(n *Node) metrics.Node {
-	g := d.current.Load()
-	m := metrics.Node{
-		Operations: n.Engine.Operations(), Troubles: n.Engine.Troubles(), Handlers: n.Engine.Handlers(),
-		NetworkReady: n.Engine.NetworkReady() == nil, ConfigGeneration: g.number, ConfigReloaded: g.failed == nil,
-		Plugins: n.plugins.Status(), Problems: map[string]int{},
-	}
-	for _, kind := range admin.Kinds {
-		m.Problems[kind] = 0
-	}
-	s, _ := adminNode{Engine: n.Engine, d: d, n: n}.Status(context.Background(), "") // from memory
-	for _, p := range s.Problems {
-		m.Problems[p.Kind]++
-	}
-	for _, p := range allPods(n.Engine) {
-		m.Pods = append(m.Pods, p.Status().State)
-	}
-	for _, c := range n.Engine.Containers() {
-		m.Containers = append(m.Containers, c.Status().State)
-	}
-	pulls, _ := n.Images.Pulls()
-	m.Pulls = len(pulls)
+	// The only error is that of a pod which is not asked for.
+	s, _ := adminNode{Engine: n.Engine, d: d, n: n}.Status(context.Background(), "")
+	m := metrics.Node{Status: s, Handlers: n.Engine.Handlers()}
 	if images, err := n.Images.List(context.Background()); err == nil {
 		m.Images = len(images)
 	}

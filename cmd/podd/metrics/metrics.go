@@ -25,6 +25,7 @@ type Metrics struct {
 	operations *prometheus.HistogramVec
 	stages     *prometheus.HistogramVec
 	calls      *prometheus.HistogramVec
+	exits      *prometheus.CounterVec
 }
 
 // New returns empty metrics. Version is the label of podd_build_info.
@@ -41,13 +42,16 @@ func New(version string) *Metrics {
 			"operation", "stage", "handler", "outcome"),
 		calls: histogram("podd_rpc_duration_seconds",
 			"Duration of CRI calls and streams.", "method", "code"),
+		exits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "podd_container_exits_total", Help: "Containers that exited, by the reason in their status.",
+		}, []string{"reason"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "podd_build_info", Help: "Always 1; the version is a label.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.operations, m.stages, m.calls, build, // panics on duplicate names
+	m.registry.MustRegister(m.operations, m.stages, m.calls, m.exits, build, // panics on duplicate names
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -65,3 +69,7 @@ func (m *Metrics) ObserveOperation(_ context.Context, o operation.Operation) {
 func (m *Metrics) ObserveCall(c server.Call) {
 	m.calls.WithLabelValues(c.Method, c.Code.String()).Observe(c.Duration.Seconds())
 }
+
+// ObserveExit counts the exit of a container, by the reason of its status: Completed, Error, OOMKilled, StartError or
+// Unknown.
+func (m *Metrics) ObserveExit(reason string) { m.exits.WithLabelValues(reason).Inc() }

@@ -22,29 +22,41 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	"google.golang.org/grpc/codes"
 
+	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/operation"
-	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/server"
+	"github.com/podd-project/podd/streaming"
 )
 
 // node is a node with two pods, one of which is in trouble.
 func node() Node {
 	return Node{
-		Pods:       []record.PodState{record.PodReady, record.PodReady, record.PodStopping},
-		Containers: []record.ContainerState{record.ContainerRunning},
-		Images:     3, Pulls: 1,
-		Operations: []operation.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}},
-		Problems:   map[string]int{"oom": 2, "pull": 0},
-		Troubles: []sandbox.Trouble{
-			{Kind: garbage.Cleanup, ID: "secretid"}, {Kind: garbage.Quarantined, ID: "secretid"},
-			{Kind: garbage.Quarantined, Path: "/other"},
+		Status: admin.Status{
+			Pods: []admin.Pod{
+				{State: "ready", Containers: []admin.Container{{State: "running", Name: "secretname"}}},
+				{State: "ready"}, {State: "stopping", Name: "ns/secretname"},
+			},
+			Pulls:      make([]image.PullProgress, 1),
+			Operations: []operation.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}},
+			Problems:   []admin.Problem{{Kind: "oom", Name: "secretname"}, {Kind: "oom"}},
+			Troubles: []sandbox.Trouble{
+				{Kind: garbage.Cleanup, ID: "secretid"}, {Kind: garbage.Quarantined, ID: "secretid"},
+				{Kind: garbage.Quarantined, Path: "/other"},
+			},
+			Conditions:    []admin.Condition{{Type: "RuntimeReady", Ready: true}, {Type: "NetworkReady"}},
+			Configuration: admin.Configuration{Generation: 7},
+			Budgets:       []budget.Usage{{Name: "exec output", Limit: 9, InUse: 4, Refused: 2}},
+			Sessions:      []streaming.SessionInfo{{Kind: "exec", Container: "secretid"}},
+			Disk:          admin.Space{Free: 5, Size: 10},
+			NRI:           pluginStatus(),
 		},
-		Handlers:         []sandbox.Handler{{Name: "runc"}, {Name: "kata", Err: errors.New("no such file")}},
-		ConfigGeneration: 7,
-		Plugins:          pluginStatus(),
-		Spans:            map[string]uint64{"sent": 7, "dropped": 2},
+		Images:   3,
+		Handlers: []sandbox.Handler{{Name: "runc"}, {Name: "kata", Err: errors.New("no such file")}},
+		Spans:    map[string]uint64{"sent": 7, "dropped": 2},
 	}
 }
 
@@ -94,6 +106,7 @@ func seen() *Metrics {
 		Took:   operation.Duration(2 * time.Minute),
 		Stages: []operation.Stage{{Name: "network", Took: operation.Duration(2 * time.Minute)}},
 	})
+	m.ObserveExit("OOMKilled")
 	m.ObserveCall(server.Call{Method: "RunPodSandbox", Code: codes.DeadlineExceeded, Duration: 2 * time.Minute})
 	return m
 }
@@ -166,7 +179,11 @@ func TestScrape(t *testing.T) {
 		`podd_problems{kind="oom"} 2`, `podd_problems{kind="pull"} 0`,
 		`podd_pending_cleanups 1`, `podd_unread_records 0`, `podd_quarantined_records 2`,
 		`podd_runtime_handler_ready{handler="runc"} 1`, `podd_runtime_handler_ready{handler="kata"} 0`,
-		`podd_network_ready 0`,
+		`podd_network_ready 0`, `podd_config_generation 7`, `podd_config_last_reload_successful 1`,
+		`podd_budget_in_use{budget="exec output"} 4`, `podd_budget_limit{budget="exec output"} 9`,
+		`podd_budget_refused_total{budget="exec output"} 2`,
+		`podd_sessions{kind="exec"} 1`, `podd_sessions{kind="attach"} 0`, `podd_container_exits_total{reason="OOMKilled"} 1`,
+		`podd_filesystem_free_bytes 5`, `podd_filesystem_size_bytes 10`,
 		"process_open_fds", "go_goroutines",
 	} {
 		if !strings.Contains(body, "\n"+want) {

@@ -3,30 +3,24 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/streaming"
 )
 
 // Node is the state of the node at one scrape.
 type Node struct {
-	Pods       []record.PodState
-	Containers []record.ContainerState
-	// Images is the number of stored images, Pulls the number of images being pulled.
-	Images, Pulls int
-	Operations    []operation.Operation
-	// Problems are the numbers of problems by kind.
-	Problems     map[string]int
-	Troubles     []sandbox.Trouble
-	Handlers     []sandbox.Handler
-	NetworkReady bool
-	// ConfigGeneration is the number of the configuration in force, ConfigReloaded whether the last reload succeeded;
-	// true if there was none.
-	ConfigGeneration int
-	ConfigReloaded   bool
-	Plugins          nri.Status
+	admin.Status
+	// Images is the number of stored images.
+	Images   int
+	Handlers []sandbox.Handler
 	// Spans are the spans of podd's tracing by outcome, nil without tracing.
 	Spans map[string]uint64
 }
@@ -42,9 +36,12 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // The states that are reported even if their count is 0.
 var (
-	podStates       = []record.PodState{record.PodCreating, record.PodReady, record.PodStopping, record.PodNotReady}
-	containerStates = []record.ContainerState{
-		record.ContainerCreating, record.ContainerCreated, record.ContainerRunning, record.ContainerExited,
+	podStates = []string{
+		string(record.PodCreating), string(record.PodReady), string(record.PodStopping), string(record.PodNotReady),
+	}
+	containerStates = []string{
+		string(record.ContainerCreating), string(record.ContainerCreated), string(record.ContainerRunning),
+		string(record.ContainerExited),
 	}
 )
 
@@ -52,39 +49,68 @@ var (
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	n := c()
 	gauge := sender(out, prometheus.GaugeValue)
-	gauge.each("podd_pods", "Pods by state.", "state", count(n.Pods, podStates...))
-	gauge.each("podd_containers", "Containers by state.", "state", count(n.Containers, containerStates...))
+	n.collectPods(gauge)
 	gauge("podd_images", "Images in the store.", float64(n.Images), nil)
-	gauge("podd_image_pulls_in_progress", "Images being pulled.", float64(n.Pulls), nil)
-	var verbs []string
-	for _, o := range n.Operations {
-		verbs = append(verbs, o.Verb)
+	gauge("podd_image_pulls_in_progress", "Images being pulled.", float64(len(n.Pulls)), nil)
+	gauge.each("podd_operations_in_progress", "Operations in progress.", "operation",
+		count(n.Operations, func(o operation.Operation) string { return o.Verb }))
+	gauge.each("podd_sessions", "Streaming sessions in progress.", "kind",
+		count(n.Sessions, func(s streaming.SessionInfo) string { return s.Kind }, "attach", "exec", "portforward"))
+	gauge.each("podd_problems", "Problems that podd status prints, by kind.", "kind",
+		count(n.Problems, func(p admin.Problem) string { return p.Kind }, admin.Kinds...))
+	n.collectTroubles(gauge)
+	for _, c := range n.Conditions {
+		if c.Type == cri.NetworkReady {
+			gauge("podd_network_ready", "1 if the pod network is ready.", yes(c.Ready), nil)
+		}
 	}
-	gauge.each("podd_operations_in_progress", "Operations in progress.", "operation", count(verbs))
-	gauge.each("podd_problems", "Problems that podd status prints, by kind.", "kind", n.Problems)
-	troubles := map[garbage.TroubleKind]int{}
-	for _, t := range n.Troubles {
-		troubles[t.Kind]++
-	}
-	gauge("podd_pending_cleanups", "Resources that could not be freed yet; see podd status.",
-		float64(troubles[garbage.Cleanup]), nil)
-	gauge("podd_unread_records", "Records that cannot be read; see podd status.", float64(troubles[garbage.Unread]), nil)
-	gauge("podd_quarantined_records", "Damaged records in the directory quarantine.",
-		float64(troubles[garbage.Quarantined]), nil)
 	for _, h := range n.Handlers {
 		gauge("podd_runtime_handler_ready", "1 if the runtime handler is ready.", yes(h.Err == nil),
 			labels{"handler": h.Name})
 	}
-	gauge("podd_network_ready", "1 if the pod network is ready.", yes(n.NetworkReady), nil)
 	gauge("podd_config_generation", "Number of the configuration in force; 1 at the start.",
-		float64(n.ConfigGeneration), nil)
+		float64(n.Configuration.Generation), nil)
 	gauge("podd_config_last_reload_successful", "0 if the last reload of the configuration was refused.",
-		yes(n.ConfigReloaded), nil)
-	collectPlugins(gauge, sender(out, prometheus.CounterValue), n.Plugins)
+		yes(n.Configuration.Error == ""), nil)
+	gauge("podd_filesystem_free_bytes", "Free bytes of the disk with images and containers.", float64(n.Disk.Free), nil)
+	gauge("podd_filesystem_size_bytes", "Size of the disk with images and containers.", float64(n.Disk.Size), nil)
+	collectBudgets(gauge, sender(out, prometheus.CounterValue), n.Budgets)
+	collectPlugins(gauge, sender(out, prometheus.CounterValue), n.NRI)
 	for outcome, spans := range n.Spans {
 		sender(out, prometheus.CounterValue)("podd_tracing_spans_total",
 			"Spans that were to be sent, by outcome: sent, dropped, failed, rejected.", float64(spans),
 			labels{"outcome": outcome})
+	}
+}
+
+// collectPods counts pods and containers by state, also those that are being created.
+func (n Node) collectPods(gauge send) {
+	var containers []admin.Container
+	for _, p := range n.Pods {
+		containers = append(containers, p.Containers...)
+	}
+	gauge.each("podd_pods", "Pods by state.", "state",
+		count(n.Pods, func(p admin.Pod) string { return p.State }, podStates...))
+	gauge.each("podd_containers", "Containers by state.", "state",
+		count(containers, func(c admin.Container) string { return c.State }, containerStates...))
+}
+
+func (n Node) collectTroubles(gauge send) {
+	troubles := count(n.Troubles, func(t sandbox.Trouble) string { return string(t.Kind) })
+	gauge("podd_pending_cleanups", "Resources that could not be freed yet; see podd status.",
+		float64(troubles[string(garbage.Cleanup)]), nil)
+	gauge("podd_unread_records", "Records that cannot be read; see podd status.",
+		float64(troubles[string(garbage.Unread)]), nil)
+	gauge("podd_quarantined_records", "Damaged records in the directory quarantine.",
+		float64(troubles[string(garbage.Quarantined)]), nil)
+}
+
+func collectBudgets(gauge, counter send, budgets []budget.Usage) {
+	for _, b := range budgets {
+		of := labels{"budget": b.Name}
+		gauge("podd_budget_in_use", "Part of the budget that is in use, in its unit.", float64(b.InUse), of)
+		gauge("podd_budget_limit", "Limit of the budget, in its unit.", float64(b.Limit), of)
+		counter("podd_budget_refused_total", "Requests that the budget refused.", float64(b.Refused), of)
 	}
 }
 
@@ -129,14 +155,14 @@ func (s send) each(name, help, label string, values map[string]int) {
 	}
 }
 
-// count returns how often each value occurs in list, and 0 for known values that do not.
-func count[S ~string](list []S, known ...S) map[string]int {
+// count returns how many of list have each label, and 0 for known labels that none has.
+func count[T any](list []T, label func(T) string, known ...string) map[string]int {
 	n := map[string]int{}
-	for _, v := range known {
-		n[string(v)] = 0
+	for _, of := range known {
+		n[of] = 0
 	}
-	for _, v := range list {
-		n[string(v)]++
+	for _, one := range list {
+		n[label(one)]++
 	}
 	return n
 }

@@ -5,6 +5,7 @@ package settings
 
 import (
 	"path/filepath"
+	"strings"
 
 	"github.com/podd-project/podd/cmd/podd/cadvisor"
 	"github.com/podd-project/podd/cmd/podd/metrics"
@@ -108,6 +109,7 @@ func Default() Config {
 
 // complete sets keys whose defaults depend on other keys, unless a file or flag set them.
 func (c *Config) complete(set *tomlconfig.Set) {
+	c.Listen = strings.TrimPrefix(c.Listen, "unix://") // as the kubelet and crictl want it
 	if set.Origin("listen") == tomlconfig.Default {
 		c.Listen = filepath.Join(c.Run, "podd.sock")
 	}

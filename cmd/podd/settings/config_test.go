@@ -102,7 +102,7 @@ func TestFlagsOverrideFiles(t *testing.T) {
 		"podd.toml": "root = \"/f/root\"\nrun = \"/f/run\"\nlisten = \"/f/l.sock\"\n" +
 			"log = {level = \"error\", format = \"json\"}\n",
 	})
-	l, err := load(t, "--config", file, "--root", "/o/root", "--run", "/o/run", "--listen", "/o/l.sock",
+	l, err := load(t, "--config", file, "--root", "/o/root", "--run", "/o/run", "--listen", "unix:///o/l.sock",
 		"--log-level", "debug", "--log-format", "text")
 	if err != nil {
 		t.Fatal(err)
