@@ -111,7 +111,7 @@ func TestObserved(t *testing.T) {
 	container, _ := k.runIn(r.PodSandboxId, cfg, []string{"sleep", "10000"})
 	body := k.scrape(socket)
 	for _, want := range []string{`podd_pods{state="ready"} 1`, `podd_containers{state="running"} 1`, "podd_images 1",
-		"podd_network_ready 1",
+		"podd_network_ready 1", `podd_problems{kind="exit"} 0`, `podd_sessions{kind="exec"} 0`,
 		`podd_runtime_handler_ready{handler="runc"} 1`, "podd_quarantined_records 0", "podd_pending_cleanups 0"} {
 		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("metrics while the pod runs: no line %s, want it", want)
@@ -122,6 +122,9 @@ func TestObserved(t *testing.T) {
 	k.stopPod(r.PodSandboxId)
 	k.removePod(r.PodSandboxId)
 	body = k.scrape(socket)
+	if want := `podd_container_exits_total{reason="Error"} 1`; !strings.Contains(body, "\n"+want+"\n") {
+		t.Errorf("metrics after the removal: no line %s, want it", want)
+	}
 	for verb, stages := range map[string][]string{
 		"RunPodSandbox":    {"record", "namespaces", "network", "files", "infra container", "sync"},
 		"CreateContainer":  {"record", "rootfs", "spec", "create"},
