@@ -86,6 +86,11 @@ func TestMistakesInConfiguration(t *testing.T) {
 			want: "podd.toml:2): open /none/base.json: no such file",
 		},
 		"control character": {file: "root = \"/a\\nb\"", want: "contains a control character"},
+		"configuration of containerd": {
+			file: "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\nx = 1",
+			want: "podd.toml is a configuration of containerd: contrib/docs has a page about moving from containerd",
+		},
+		"configuration of CRI-O": {file: "[crio.api]\nlisten = \"/x\"", want: "is a configuration of CRI-O: "},
 		"relative listen": {
 			args: []string{"--listen", "podd.sock"},
 			want: `listen (flag --listen): "podd.sock" is relative`,

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -150,10 +151,18 @@ func (l *Loaded) readFile(path string) error {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	l.Files = append(l.Files, path)
+	if table := foreign.FindSubmatch(data); table != nil {
+		runtime := map[string]string{"plugins": "containerd", "crio": "CRI-O"}[string(table[1])]
+		return fmt.Errorf("%s is a configuration of %s: contrib/docs has a page about moving from %[2]s, with the keys of both",
+			path, runtime)
+	}
 	wrong, err := l.set.Merge(path, data)
 	l.wrong = append(l.wrong, wrong...)
 	return err
 }
+
+// foreign finds tables that only configurations of other runtimes have.
+var foreign = regexp.MustCompile(`(?m)^\s*\[(plugins|crio)\b`)
 
 // readConfigFile reads a file that decides which programs run as root: it must not be writable by everyone.
 func readConfigFile(path string) ([]byte, error) {
