@@ -76,7 +76,7 @@ VM       := oci/vm
 
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
-.PHONY: check vet lint vulncheck pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
+.PHONY: check vet lint vulncheck outdated pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
 .PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s test-tools test-nri test-prometheus conformance
 
 help: ## list the targets
@@ -182,6 +182,10 @@ lint: ## staticcheck, go-errorlint, unparam, misspell, and the modernizers of go
 vulncheck: ## look for known vulnerabilities in functions that podd calls, in the database VULNDB
 	$(LINTER) govulncheck -db $(VULNDB) ./...
 	cd $(VM) && $(VMLINTER) govulncheck -db $(VULNDB) ./...
+
+outdated: ## list the modules with a newer release, of each go.mod
+	@for mod in $$(git ls-files '*go.mod'); do echo "$$mod"; (cd $$(dirname $$mod) && GOFLAGS=-mod=readonly $(GO) list -e -m -u \
+		-f '{{if and .Update (not .Indirect)}}  {{.Path}} {{.Version}} -> {{.Update.Version}}{{end}}' all | grep . || true); done
 
 pure:
 	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" $(addprefix ./,$(PURE))

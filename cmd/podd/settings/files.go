@@ -153,8 +153,8 @@ func (l *Loaded) readFile(path string) error {
 	l.Files = append(l.Files, path)
 	if table := foreign.FindSubmatch(data); table != nil {
 		runtime := map[string]string{"plugins": "containerd", "crio": "CRI-O"}[string(table[1])]
-		return fmt.Errorf("%s is a configuration of %s: contrib/docs has a page about moving from %[2]s, with the keys of both",
-			path, runtime)
+		return fmt.Errorf("%s is a configuration of %s: contrib/docs has a page about moving from %[2]s, with the keys of "+
+			"both", path, runtime)
 	}
 	wrong, err := l.set.Merge(path, data)
 	l.wrong = append(l.wrong, wrong...)
