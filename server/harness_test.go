@@ -304,7 +304,7 @@ func goodMounts() []*cri.Mount {
 			ContainerPath: "/bi", HostPath: "/mnt", Propagation: cri.MountPropagation_PROPAGATION_BIDIRECTIONAL,
 			MountOptions: []string{"noexec", "nosuid"},
 		},
-		{ContainerPath: "/img", Image: &cri.ImageSpec{Image: imageTag}, ImageSubPath: "etc/ssl"},
+		{ContainerPath: "/img", Image: &cri.ImageSpec{Image: imageTag}, ImageSubPath: "etc/ssl", Readonly: true},
 	}
 }
 

@@ -168,6 +168,7 @@ func (c check) mountSource(m *cri.Mount) {
 		return
 	}
 	c.that(m.GetHostPath() == "", "host_path", "must be empty when image is set")
+	c.that(m.GetReadonly(), "readonly", "must be set: volumes of images are read-only")
 	c.imageSpec("image", m.GetImage())
 	if sub := m.GetImageSubPath(); sub != "" {
 		c.beneath("image_sub_path", sub)

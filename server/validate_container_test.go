@@ -27,7 +27,9 @@ func manyEnvs(n, size int) (envs []*cri.KeyValue) {
 // manyVolumes returns n mounts of images.
 func manyVolumes(n int) (mounts []*cri.Mount) {
 	for i := range n {
-		mounts = append(mounts, &cri.Mount{ContainerPath: fmt.Sprint("/", i), Image: &cri.ImageSpec{Image: imageTag}})
+		mounts = append(mounts, &cri.Mount{
+			ContainerPath: fmt.Sprint("/", i), Image: &cri.ImageSpec{Image: imageTag}, Readonly: true,
+		})
 	}
 	return mounts
 }
@@ -163,6 +165,7 @@ func TestMountValidation(t *testing.T) {
 			2, func(m mount) { m.ImageSubPath = "a/../../b" }, "config.mounts[2].image_sub_path",
 		),
 		"absolute sub path":   at(2, func(m mount) { m.ImageSubPath = "/etc" }, "config.mounts[2].image_sub_path"),
+		"writable image":      at(2, func(m mount) { m.Readonly = false }, "config.mounts[2].readonly"),
 		"no sub path":         at(2, func(m mount) { m.ImageSubPath = "" }, ""),
 		"image without name":  at(2, func(m mount) { m.Image = &cri.ImageSpec{} }, "config.mounts[2].image.image"),
 		"unknown propagation": at(0, func(m mount) { m.Propagation = 3 }, "config.mounts[0].propagation"),

@@ -81,7 +81,7 @@ tree() {
 	# The pages and the files that they tell users to copy, under their paths in the repository: links lead to them.
 	(cd "$src" && find . -type f \( -name '*.md' ! -path '*/testdata/*' -o -path './contrib/kubernetes/*' \
 		-o -path './contrib/kata/*' -o -path './contrib/prometheus/*.yaml' -o -path './contrib/prometheus/*.json' \
-		-o -path './contrib/podd.toml' -o -path './contrib/crictl.yaml' \) -exec install -D -m 644 {} "$doc/{}" \;)
+		-o -path './contrib/podd.toml' -o -path './contrib/crictl.yaml' -o -path './contrib/docs/*.svg' \) -exec install -D -m 644 {} "$doc/{}" \;)
 	install -m 644 "$work/$3/podd.cdx.json" "$doc/"
 	gzip -9 -n <"$work/$3/licenses" >"$doc/licenses.gz"
 	gzip -9 -n <"$src/CHANGELOG.md" >"$doc/changelog.gz"

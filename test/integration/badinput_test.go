@@ -294,7 +294,8 @@ func badImageVolumes(k *kubelet) {
 		}
 	}
 	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, func(c *cri.ContainerConfig) {
-		c.Mounts = []*cri.Mount{{ContainerPath: "/v", Image: &cri.ImageSpec{Image: "registry.k8s.io/no/such:image"}}}
+		c.Mounts = []*cri.Mount{{ContainerPath: "/v", Image: &cri.ImageSpec{Image: "registry.k8s.io/no/such:image"},
+			Readonly: true}}
 	}), podCfg)
 	k.refused("an image volume of an image that does not exist", err, "no/such", codes.NotFound, codes.Unknown)
 	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}, func(c *cri.ContainerConfig) {
