@@ -29,8 +29,7 @@ type kubelet struct {
 // wish is a pod that the API server has.
 type wish struct {
 	name       string
-	deleted    bool
-	gone       bool // the worker has ended the pod
+	deleted    bool // it is in wishes until its worker has ended it
 	config     *cri.PodSandboxConfig
 	containers []*cri.ContainerConfig
 	restart    bool
@@ -75,7 +74,7 @@ func (k *kubelet) change(ctx context.Context) {
 	for i := 0; ; i++ {
 		r := k.w.roll("change")
 		k.mu.Lock()
-		names := k.namesLocked()
+		names := slices.DeleteFunc(k.namesLocked(), func(name string) bool { return k.wishes[name].deleted })
 		if len(names) < 2 || r.IntN(2) == 0 && len(names) < 5 {
 			p := k.w.newWish(i)
 			k.wishes[p.name] = p
@@ -126,7 +125,7 @@ func (k *kubelet) run(ctx context.Context) {
 			k.mu.Lock()
 			names := k.namesLocked()
 			for _, name := range names {
-				if p := k.wishes[name]; !working[name] && !p.gone {
+				if p := k.wishes[name]; !working[name] {
 					working[name] = true
 					mains.Go(func() { k.work(lived, p) })
 				}
@@ -161,7 +160,7 @@ func (k *kubelet) work(ctx context.Context, p *wish) {
 		if deleted {
 			if ok = k.end(ctx, p); ok {
 				k.mu.Lock()
-				p.gone = true
+				delete(k.wishes, p.name)
 				k.mu.Unlock()
 				k.w.log("worker: %s has ended", p.name)
 				return
@@ -350,8 +349,7 @@ func (k *kubelet) housekeep(ctx context.Context) {
 		for _, s := range podd.e.Pods() {
 			m := s.Config.GetMetadata()
 			k.mu.Lock()
-			p := k.wishes[m.GetName()]
-			over := p == nil || p.gone
+			over := k.wishes[m.GetName()] == nil
 			k.mu.Unlock()
 			if over || s.Status().State != record.PodReady && k.superseded(s) {
 				k.w.truth.removing(s.ID)
