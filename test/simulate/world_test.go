@@ -143,6 +143,12 @@ func (w *world) rename(text string) string {
 
 // nameIn returns the name of whose id is the last in text, "" if there is none.
 func (w *world) nameIn(text string) string {
+	w.mu.Lock()
+	name := w.names[text]
+	w.mu.Unlock()
+	if name != "" {
+		return name
+	}
 	found := ids.FindAllString(text, -1)
 	if len(found) == 0 {
 		return ""
