@@ -342,7 +342,7 @@ soak: tools vm images embedded ## the long variants of the reliability tests, RO
 .PHONY: simulate
 simulate: ## histories of a node from SEEDS seeds (default 1000), the first is SEED; LOG=1 prints them
 	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 12h -run '^TestSimulate$$' ./test/simulate \
-		-seeds=$(or $(SEEDS),1000) -seed=$(or $(SEED),1) $(if $(LOG),-log)
+		-seeds=$(or $(SEEDS),1000) -seed=$(or $(SEED),1) $(if $(LOG),-v -log)
 
 .PHONY: endurance
 endurance: tools vm images build ## hours of pods that come and go, probes, pulls and kills: podd does not grow (root; LENGTH, 2h)

@@ -69,10 +69,13 @@ func (r records) enter(verb, path string, slow bool) error {
 	return nil
 }
 
-// burn is calls.burn for a point within a call.
+// burn is calls.burn for a point within a call, where podd is likelier to be killed.
 func (r records) burn(what string) {
 	what = r.d.w.rename(what)
-	r.c.burn(r.d.w.roll(what), what)
+	roll := r.d.w.roll(what)
+	for range 8 {
+		r.c.burn(roll, what)
+	}
 }
 
 func (r records) Create(parent, name string, fill func(dir string) error) error {
@@ -156,7 +159,9 @@ func (r records) write(path string, write func() error, synced bool) error {
 		r.d.files[path] = f
 	}
 	f.contents = append(f.contents, old)
-	delete(r.d.stale, id)
+	if !synced {
+		delete(r.d.stale, id)
+	}
 	r.d.mu.Unlock()
 	if synced {
 		r.burn("the sync of " + path)
@@ -175,6 +180,7 @@ func (r records) Sync(path string) error {
 		return r.d.fault
 	}
 	delete(r.d.files, path)
+	delete(r.d.stale, filepath.Base(filepath.Dir(path)))
 	return nil
 }
 

@@ -100,6 +100,16 @@ func (k *kubelet) wantNothing() {
 	}
 }
 
+// giveUp requests a pod and gives up before the answer. It does not ask again.
+func (k *kubelet) giveUp() {
+	config := clone(k.w.newWish(-1).config)
+	k.call(context.Background(), 20*time.Millisecond, "RunPodSandbox, given up",
+		func(ctx context.Context, e *sandbox.Engine) error {
+			_, err := e.RunPod(ctx, config, "")
+			return err
+		})
+}
+
 func (k *kubelet) namesLocked() (names []string) {
 	for name := range k.wishes {
 		names = append(names, name)
@@ -239,11 +249,20 @@ func (k *kubelet) sync(ctx context.Context, p *wish) bool {
 		}
 		attempt = max(attempt, s.Config.GetMetadata().GetAttempt()+1)
 	}
+	stale := func() bool { // the kubelet's cache is
+		return k.w.isFaulty() && k.w.roll("stale "+p.name).IntN(8) == 0
+	}
+	if ready == nil && len(all) > 0 && stale() {
+		ready = all[0]
+	}
 	if ready == nil {
 		for _, s := range all { // what is left of the last one
 			if !k.stopPod(ctx, s.ID) {
 				return false
 			}
+		}
+		if attempt > 0 && stale() {
+			attempt--
 		}
 		config := clone(p.config)
 		config.Metadata.Attempt = attempt
@@ -313,6 +332,7 @@ func (k *kubelet) probe(ctx context.Context, id string) {
 }
 
 func (k *kubelet) stopPod(ctx context.Context, id string) bool {
+	k.w.truth.stopping(id)
 	if !k.call(ctx, k.timeout, "StopPodSandbox "+id, func(ctx context.Context, e *sandbox.Engine) error {
 		return ignoreGone(e.StopPod(ctx, id))
 	}) {
@@ -353,6 +373,7 @@ func (k *kubelet) housekeep(ctx context.Context) {
 			k.mu.Unlock()
 			if over || s.Status().State != record.PodReady && k.superseded(s) {
 				k.w.truth.removing(s.ID)
+				k.w.truth.stopping(s.ID)
 				if k.call(ctx, k.timeout, "RemovePodSandbox "+s.ID, func(ctx context.Context, e *sandbox.Engine) error {
 					return ignoreGone(e.RemovePod(ctx, s.ID))
 				}) {

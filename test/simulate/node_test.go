@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -56,7 +57,7 @@ func (n *node) set(p *podd) {
 func (n *node) run(ctx context.Context) {
 	for i := 1; ; i++ {
 		r := n.w.roll("podd")
-		p := n.start(r.IntN(1500) + 20)
+		p := n.start(r.IntN(1500)+20, r.IntN(4) == 0)
 		stop := time.NewTimer(time.Duration(60+r.IntN(600))*time.Second + jitter(r))
 		select {
 		case <-p.dead:
@@ -90,6 +91,9 @@ func (n *node) run(ctx context.Context) {
 			n.powerLoss()
 		}
 		n.w.pause(ctx, "restart", time.Duration(r.IntN(20000))*time.Millisecond)
+		for n.w.isFaulty() && r.IntN(2) == 0 {
+			n.w.accident(r)
+		}
 	}
 }
 
@@ -117,9 +121,10 @@ func (n *node) powerLoss() {
 }
 
 // start starts a podd that is killed after about so many outside calls. It may be dead when start returns.
-func (n *node) start(fuse int) *podd {
+func (n *node) start(fuse int, slow bool) *podd {
 	w := n.w
-	p := &podd{calls: &calls{w: w, dead: make(chan struct{}), fuse: fuse}, recovered: make(chan struct{})}
+	c := &calls{w: w, dead: make(chan struct{}), fuse: fuse, slow: slow}
+	p := &podd{calls: c, recovered: make(chan struct{})}
 	p.conn, p.hangUp = context.WithCancel(context.Background())
 	w.log("podd starts")
 	e, err := sandbox.New(w.node(), sandbox.DefaultConfig(), n.deps(p.calls))
@@ -207,24 +212,28 @@ func (n *node) harm(ctx context.Context) {
 		case 2, 3, 4, 5:
 			w.disk.setFault(nil)
 		default:
-			ids := w.running()
-			if len(ids) == 0 {
-				continue
-			}
-			id := ids[r.IntN(len(ids))]
-			x := oci.Exit{Code: int32(1 + r.IntN(100)), Known: true, At: time.Now()}
-			if r.IntN(4) == 0 {
-				x.Code, x.OOM = 137, true
-			}
-			w.log("exit: %s with %d", id, x.Code)
-			w.m.Runtimes["runc"].Exit(id, x)
+			w.accident(r)
 		}
 	}
 }
 
-// running returns the containers with a process, in the order of their names.
-func (w *world) running() []string {
-	return w.sorted(w.m.Runtimes["runc"].Alive())
+// accident ends a container, or deletes a file of a pod, as clean-up programs do.
+func (w *world) accident(r *rand.Rand) {
+	ids := w.sorted(w.m.Runtimes["runc"].Alive())
+	if len(ids) == 0 {
+		return
+	}
+	id := ids[r.IntN(len(ids))]
+	if r.IntN(6) == 0 {
+		w.truth.spoil(w.m.Runtimes["runc"].Alive()[id])
+		return
+	}
+	x := oci.Exit{Code: int32(1 + r.IntN(100)), Known: true, At: time.Now()}
+	if r.IntN(4) == 0 {
+		x.Code, x.OOM = 137, true
+	}
+	w.log("exit: %s with %d", id, x.Code)
+	w.m.Runtimes["runc"].Exit(id, x)
 }
 
 var errDown = errors.New("podd does not answer")
@@ -235,6 +244,13 @@ func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx c
 	done := make(chan error, 1)
 	go func() {
 		defer cancel()
+		if r := w.roll("late " + w.rename(what)); w.isFaulty() && r.IntN(50) == 0 { // even after its caller gave up
+			time.Sleep(time.Duration(r.IntN(60))*time.Second + jitter(r))
+			w.log("late: %s", what)
+		}
+		if p.isDead() {
+			return
+		}
 		err := f(ctx)
 		if ctx.Err() == nil {
 			done <- err

@@ -78,6 +78,7 @@ func (w *world) live() {
 	w.setFaulty(false)
 	w.disk.setFault(nil)
 	w.calm(k)
+	k.giveUp()
 	k.wantNothing()
 	w.settle(n)
 	end()

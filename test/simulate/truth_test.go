@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +29,8 @@ const (
 	ruleEvents  = "CRI, GetContainerEvents: an event of each change, in order"
 	ruleListed  = "PROMISES: each pod and container that a caller knows of is listed, also after a power failure"
 	ruleStopped = "CRI, StopPodSandbox: a stopped sandbox is not ready again"
+	ruleCreate  = "CRI, CreateContainer: a container is created in a ready pod sandbox"
+	ruleSpoilt  = "sandbox: a pod that has lost a file that its containers need is not ready a minute later"
 	ruleRetry   = "CRI, RunPodSandbox: a retry with the same name gets the same id"
 	ruleRun     = "Kubernetes: once faults have ended, pods that are wanted run"
 	ruleEnd     = "PROMISES: a failure of any step leaves nothing behind"
@@ -43,6 +47,9 @@ type object struct {
 	stopped  bool   // a stop was answered
 	exited   bool
 	code     int32
+	ended    time.Time // the pod was not ready any longer
+	spoilt   time.Time // when a file was deleted
+	stopping bool      // a stop was requested
 }
 
 // truth is what callers were told, compared with the machine and with what podd says now.
@@ -51,7 +58,8 @@ type truth struct {
 	mu sync.Mutex
 	// objects are by id.
 	objects map[string]*object
-	seen    *podd // the podd of the last check, with the ranks that it listed then
+	seen    *podd     // the podd of the last check, with the ranks that it listed then
+	since   time.Time // the first check of seen
 	ranks   map[string]int
 }
 
@@ -76,6 +84,9 @@ func (w *truth) podAnswered(id, name string, attempt uint32) {
 		}
 	}
 	o := w.object(id)
+	if o.stopped {
+		w.w.violated(ruleStopped, "%s is returned as %s", id, key)
+	}
 	o.pod, o.known, o.key, o.rank = true, true, key, max(o.rank, rankReady)
 }
 
@@ -93,7 +104,16 @@ func (w *truth) note(id string, f func(*object)) {
 
 func (w *truth) removing(id string) { w.note(id, func(o *object) { o.removing = true }) }
 func (w *truth) removed(id string)  { w.note(id, func(o *object) { o.gone = true }) }
+func (w *truth) stopping(id string) { w.note(id, func(o *object) { o.stopping = true }) }
 func (w *truth) stopped(id string)  { w.note(id, func(o *object) { o.stopped = true }) }
+
+// spoil deletes a file of a pod.
+func (w *truth) spoil(pod string) {
+	w.w.log("delete: the hostname of %s", pod)
+	if os.Remove(filepath.Join(w.w.m.Dir, "run/etc", pod, "hostname")) == nil {
+		w.note(pod, func(o *object) { o.spoilt = time.Now() })
+	}
+}
 
 // Ranks of states: they only increase.
 const (
@@ -132,6 +152,9 @@ func (w *truth) check(p *podd) {
 	case <-p.recovered:
 		recovered = true
 	default:
+	}
+	if w.seen != p {
+		w.since = time.Now()
 	}
 	pods, containers := p.e.Pods(), p.e.Containers()
 	w.checkMachine(pods, recovered)
@@ -200,9 +223,18 @@ func (w *truth) checkPod(s *sandbox.Pod, recovered bool, ready map[string]string
 		w.w.violated(ruleBack, "pod %s is %s again", s.ID, status.State)
 	}
 	o.rank = max(o.rank, rank)
+	if rank == rankReady {
+		o.ended = time.Time{}
+	} else if o.ended.IsZero() {
+		o.ended = time.Now()
+	}
 	o.known = o.known || status.State == record.PodReady
 	if status.State != record.PodReady || !recovered {
 		return
+	}
+	if !o.spoilt.IsZero() && !o.stopping && min(time.Since(o.spoilt), time.Since(w.since)) > time.Minute {
+		w.w.violated(ruleSpoilt, "%s", s.ID)
+		o.spoilt = time.Time{}
 	}
 	if o.stopped {
 		w.w.violated(ruleStopped, "pod %s is ready", s.ID)
@@ -233,6 +265,9 @@ func (w *truth) checkContainer(c *sandbox.Container, recovered bool) {
 	rank := containerRank(status.State)
 	if rank < o.rank && !w.w.disk.isStale(c.ID) {
 		w.w.violated(ruleBack, "container %s is %s again, rank %d", c.ID, status.State, o.rank)
+	}
+	if end := w.object(c.PodID).ended; o.rank == 0 && !end.IsZero() && c.CreatedAt.After(end) {
+		w.w.violated(ruleCreate, "%s was not", c.ID)
 	}
 	o.rank = max(o.rank, rank)
 	o.known = o.known || status.State == record.ContainerRunning // one that nobody has started may be replaced by a retry

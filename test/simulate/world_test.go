@@ -182,6 +182,7 @@ type calls struct {
 	once sync.Once
 	// fuse is about the number of calls until podd is killed.
 	fuse int
+	slow bool // the machine is busy
 }
 
 func (c *calls) kill() { c.once.Do(func() { close(c.dead) }) }
@@ -247,7 +248,7 @@ func (c *calls) takes(r *rand.Rand, faulty bool) time.Duration {
 	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }
 	p := r.IntN(1000)
 	switch {
-	case !faulty || p < 850:
+	case !faulty || p < 850 && !c.slow:
 		return ms(1, 30)
 	case p < 950:
 		return ms(30, 2000)
