@@ -24,6 +24,7 @@ const (
 	ruleName    = "CRI, RunPodSandbox: at most one ready pod sandbox of a name and attempt"
 	ruleNetwork = "CRI: a ready pod sandbox has its network; PROMISES: no two pods have one address"
 	ruleLive    = "CRI, StopPodSandbox: containers of the sandbox are terminated; RemovePodSandbox: and removed"
+	ruleFreed   = "CRI, StopPodSandbox: addresses of the sandbox are reclaimed"
 	ruleExit    = "CRI, ContainerStatus: an exit code is that of the process, once and for all"
 	ruleBack    = "PROMISES: a restart does not change the reported state; states do not go back"
 	ruleEvents  = "CRI, GetContainerEvents: an event of each change, in order"
@@ -211,6 +212,13 @@ func (w *truth) checkMachine(pods []*sandbox.Pod, recovered bool) {
 		if o := w.objects[alive[id]]; o != nil && (o.gone || o.stopped) {
 			w.w.violated(ruleLive, "%s runs, its pod %s was stopped", id, alive[id])
 			o.gone, o.stopped = false, false
+		}
+	}
+	leases, _ := w.w.m.Network.Leases() // the fake has no errors
+	for _, id := range w.ids() {
+		if o := w.objects[id]; o.stopped && len(leases[id]) > 0 {
+			w.w.violated(ruleFreed, "%s has %v", id, leases[id])
+			o.stopped = false
 		}
 	}
 }
