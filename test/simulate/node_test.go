@@ -244,11 +244,11 @@ func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx c
 	done := make(chan error, 1)
 	go func() {
 		defer cancel()
-		if r := w.roll("late " + w.rename(what)); w.isFaulty() && r.IntN(50) == 0 { // even after its caller gave up
+		if r := w.roll("late " + w.rename(what)); w.isFaulty() && r.IntN(50) == 0 {
 			time.Sleep(time.Duration(r.IntN(60))*time.Second + jitter(r))
 			w.log("late: %s", what)
 		}
-		if p.isDead() {
+		if p.isDead() || ctx.Err() != nil { // selects of podd would choose by chance
 			return
 		}
 		err := f(ctx)
