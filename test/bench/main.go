@@ -59,6 +59,7 @@ var measurements = []measurement{
 	{name: "scale", run: (*bench).scale, long: true},
 	{name: "load", run: (*bench).load, long: true},
 	{name: "against", run: (*bench).against, long: true},
+	{name: "handlers", run: (*bench).compareHandlers, long: true},
 }
 
 // names returns those of the measurements that are long, or of those that are not.
