@@ -328,16 +328,17 @@ func (c *cell) output() string {
 	return b.String()
 }
 
-// eventually waits until f returns no error, two minutes at most: initdb takes half of one on a busy machine.
+// eventually waits until f returns no error, five minutes at most: three builds of an image in User-Mode Linux take two
+// on a busy machine.
 func (c *cell) eventually(what string, f func() error) {
 	c.Helper()
 	var err error
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if err = f(); err == nil {
 			return
 		}
 	}
-	c.Fatalf("%s: not after two minutes: %v\n%s", what, err, c.output())
+	c.Fatalf("%s: not after five minutes: %v\n%s", what, err, c.output())
 }
 
 // get returns the body of a page of the pod.

@@ -20,15 +20,15 @@ import (
 var handlers = []string{"runc", "crun", "gvisor-shim", "vm"}
 
 // TestWorkloads has one subtest for each cell of the matrix: program and handler. With MATRIX set to a file it writes
-// the results of those that ran into the file.
+// the results of a program's cells that ran into the file, when they have.
 func TestWorkloads(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("the workloads are containers and need root")
 	}
-	results := matrix{}
-	t.Cleanup(func() { results.write(t, os.Getenv("MATRIX")) })
 	for _, p := range programs() {
 		t.Run(p.name, func(t *testing.T) {
+			results := matrix{}
+			t.Cleanup(func() { results.write(t, os.Getenv("MATRIX")) })
 			d := start(t, p)
 			for _, h := range handlers {
 				t.Run(h, func(t *testing.T) {
