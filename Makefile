@@ -183,9 +183,11 @@ vulncheck: ## look for known vulnerabilities in functions that podd calls, in th
 	$(LINTER) govulncheck -db $(VULNDB) ./...
 	cd $(VM) && $(VMLINTER) govulncheck -db $(VULNDB) ./...
 
-outdated: ## list the modules with a newer release, of each go.mod
-	@for mod in $$(git ls-files '*go.mod'); do echo "$$mod"; (cd $$(dirname $$mod) && GOFLAGS=-mod=readonly $(GO) list -e -m -u \
-		-f '{{if and .Update (not .Indirect)}}  {{.Path}} {{.Version}} -> {{.Update.Version}}{{end}}' all | grep . || true); done
+outdated: ## list the modules and tools with a newer release, of each go.mod
+	@for mod in $$(git ls-files '*go.mod'); do (cd $$(dirname $$mod) && echo "$$mod" && \
+		{ $(GO) list -m -f '{{if not (or .Indirect .Main)}}{{.Path}}{{end}}' all; \
+		  $(GO) list -f '{{with .Module}}{{.Path}}{{end}}' tool 2>/dev/null; } | sort -u | grep . | xargs $(GO) list -e -m -u \
+			-f '{{with .Update}}  {{.Path}} {{$$.Version}} -> {{.Version}}{{end}}{{with .Error}}  {{.Err}}{{end}}' | grep . || true); done
 
 pure:
 	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" $(addprefix ./,$(PURE))

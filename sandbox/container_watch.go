@@ -98,6 +98,9 @@ func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	e.usage.DropContainer(c.ID)
 	s := c.Status()
 	c.log().WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
+	if e.deps.Exited != nil {
+		e.deps.Exited(s.Reason)
+	}
 	return err
 }
 

@@ -55,6 +55,8 @@ type Deps struct {
 	// Observe, if set, is called with each operation that has ended and the context of the call that started it. The
 	// operation waits for it, so it must not block.
 	Observe func(ctx context.Context, o operation.Operation)
+	// Exited, if set, is called with the reason of each exit of a container.
+	Exited func(reason string)
 }
 
 // Engine runs the pods of one node. It is the only writer of their records.

@@ -88,9 +88,11 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"control character": {file: "root = \"/a\\nb\"", want: "contains a control character"},
 		"configuration of containerd": {
 			file: "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\nx = 1",
-			want: "podd.toml is a configuration of containerd: contrib/docs has a page about moving from containerd",
+			want: "podd.toml is a configuration of containerd: contrib/docs/from-containerd.md says",
 		},
-		"configuration of CRI-O": {file: "[crio.api]\nlisten = \"/x\"", want: "is a configuration of CRI-O: "},
+		"configuration of CRI-O": {
+			file: "[crio.api]\nlisten = \"/x\"", want: "is a configuration of crio: contrib/docs/from-crio.md says",
+		},
 		"relative listen": {
 			args: []string{"--listen", "podd.sock"},
 			want: `listen (flag --listen): "podd.sock" is relative`,

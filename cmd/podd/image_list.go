@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +18,9 @@ func newImageListCommand(opts *settings.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "Print the images by name", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if quiet && output != outputText {
+				return settings.Error{Err: errors.New("--quiet prints ids as text: leave out --output")}
+			}
 			disk, err := fetchDisk(cmd.Context(), opts)
 			if err != nil {
 				return err
@@ -35,7 +39,6 @@ func newImageListCommand(opts *settings.Flags) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	outputFlag(cmd, &output)
-	cmd.MarkFlagsMutuallyExclusive("quiet", "output")
 	return cmd
 }
 

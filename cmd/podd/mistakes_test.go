@@ -19,6 +19,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"checkpoint", "verfy", "d"}, exitConfig, `unknown command "verfy" (did you mean verify?)`},
 		{[]string{"config", "nonsense"}, exitConfig, `unknown command "nonsense" (see podd config --help)`},
 		{[]string{"vm", "foo"}, exitConfig, `unknown command "foo" (see podd vm --help)`},
+		{[]string{"image", "list", "-q", "-o", "json"}, exitConfig, "leave out --output"},
 		{[]string{"status", "a", "b"}, exitConfig, "2 arguments, want at most one (see podd status --help)"},
 		{[]string{"checkpoint", "create", "", missing}, exitConfig, "POD is empty"},
 		{[]string{"status", "--config", missing}, exitConfig, missing},

@@ -118,7 +118,9 @@ func (s nodeStatus) printCounts(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "pods: %d%s, containers: %d%s\n", len(s.Pods), states(pods), sum(containers), states(containers))
-	fmt.Fprintf(w, "disk: %s of %s free\n", humanSize(s.Disk.Free), humanSize(s.Disk.Size))
+	if s.Disk.Size > 0 {
+		fmt.Fprintf(w, "disk: %s of %s free\n", humanSize(s.Disk.Free), humanSize(s.Disk.Size))
+	}
 }
 
 func sum(counts map[string]int) (n int) {

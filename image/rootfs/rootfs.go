@@ -69,7 +69,10 @@ func New(root, dir string, stored func(image string) bool, log logrus.FieldLogge
 }
 
 // Run measures writable layers until ctx ends.
-func (m *Mounts) Run(ctx context.Context) { m.writable.run(ctx) }
+func (m *Mounts) Run(ctx context.Context) {
+	go m.writable.watchDisk(ctx) // a disk that hangs must not keep Run from returning
+	m.writable.run(ctx)
+}
 
 // Release unmounts and deletes a container's root filesystem and its image volumes. Absent ones are not an error.
 func (m *Mounts) Release(container string) error {

@@ -72,6 +72,7 @@ func newWritable(
 		requested: make(chan struct{}, 1), samples: map[string]sample{},
 	}
 	w.total.Store(&Usage{Mountpoint: w.root, At: time.Now()})
+	w.disk.Store(&Filesystem{})
 	w.publishDisk()
 	w.touch() // the first request should find a figure
 	return w
@@ -88,11 +89,8 @@ func (m *Mounts) WritableTotal() Usage {
 	return *m.writable.total.Load()
 }
 
-// Filesystem describes the filesystem that holds the writable layers, from memory, and requests a measurement.
-func (m *Mounts) Filesystem() Filesystem {
-	m.writable.touch()
-	return *m.writable.disk.Load()
-}
+// Filesystem describes the filesystem that holds the writable layers, from memory; it is zero if it was never measured.
+func (m *Mounts) Filesystem() Filesystem { return *m.writable.disk.Load() }
 
 func (w *writable) get(container string) (Usage, bool) {
 	w.touch()
@@ -135,7 +133,6 @@ func (w *writable) run(ctx context.Context) {
 
 // round measures the layers that are due.
 func (w *writable) round(ctx context.Context) {
-	w.publishDisk()
 	containers, err := w.list()
 	if err != nil {
 		return // other methods report an unreadable directory
@@ -210,19 +207,25 @@ func (w *writable) publishTotal() {
 	w.total.Store(&total)
 }
 
-// publishDisk publishes the size of the filesystem.
+// watchDisk publishes the size of the filesystem until ctx ends.
+func (w *writable) watchDisk(ctx context.Context) {
+	for sleep(ctx, w.age) {
+		w.publishDisk()
+	}
+}
+
+// publishDisk publishes the size of the filesystem, unless it cannot be read.
 func (w *writable) publishDisk() {
-	d := Filesystem{At: time.Now()}
 	var fs unix.Statfs_t
-	if err := unix.Statfs(w.root, &fs); err == nil {
-		d.Bytes, d.BytesFree = fs.Blocks*uint64(fs.Bsize), fs.Bavail*uint64(fs.Bsize)
-		d.Inodes, d.InodesFree = fs.Files, fs.Ffree
-	}
 	var st unix.Stat_t
-	if err := unix.Stat(w.root, &st); err == nil {
-		d.Major, d.Minor = unix.Major(st.Dev), unix.Minor(st.Dev)
+	if unix.Statfs(w.root, &fs) != nil || unix.Stat(w.root, &st) != nil {
+		return
 	}
-	w.disk.Store(&d)
+	w.disk.Store(&Filesystem{
+		Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev),
+		Bytes: fs.Blocks * uint64(fs.Bsize), BytesFree: fs.Bavail * uint64(fs.Bsize),
+		Inodes: fs.Files, InodesFree: fs.Ffree, At: time.Now(),
+	})
 }
 
 // sleep waits for d; false if ctx ended first.

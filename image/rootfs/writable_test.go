@@ -251,7 +251,40 @@ func TestFilesystem(t *testing.T) {
 	if err := unix.Stat(m.dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	if d.Bytes == 0 || d.InodesFree > d.Inodes || d.At.IsZero() || unix.Mkdev(d.Major, d.Minor) != st.Dev {
-		t.Errorf("Filesystem = %+v, want sizes and device %d", d, st.Dev)
+	var fs unix.Statfs_t
+	if err := unix.Statfs(m.dir, &fs); err != nil {
+		t.Fatal(err)
 	}
+	block := uint64(fs.Bsize)
+	if d.Bytes != fs.Blocks*block || d.InodesFree > d.Inodes || d.At.IsZero() || unix.Mkdev(d.Major, d.Minor) != st.Dev {
+		t.Errorf("Filesystem = %+v, want the size %d and device %d", d, fs.Blocks*block, st.Dev)
+	}
+	if free := fs.Bfree * block; d.BytesFree == 0 || d.BytesFree > free+1<<30 { // others write
+		t.Errorf("Filesystem = %+v, want at most %d free", d, free)
+	}
+}
+
+// TestFilesystemIsFollowed: the figure is renewed without a request, and kept while the disk cannot be read.
+func TestFilesystemIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := fakeWritables(10*time.Second, nil, nil)
+		w.root = t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.watchDisk(ctx)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		d := *w.disk.Load()
+		if age := time.Since(d.At); d.Bytes == 0 || age > 10*time.Second {
+			t.Errorf("disk = %+v, %v old, want at most 10 s", d, age)
+		}
+		if err := os.Remove(w.root); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if now := *w.disk.Load(); now != d {
+			t.Errorf("disk = %+v after errors, want %+v", now, d)
+		}
+	})
 }

@@ -299,9 +299,13 @@ func badImageVolumes(k *kubelet) {
 	}), podCfg)
 	k.refused("an image volume of an image that does not exist", err, "no/such", codes.NotFound, codes.Unknown)
 	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}, func(c *cri.ContainerConfig) {
-		c.Mounts = []*cri.Mount{{ContainerPath: "/v", HostPath: k.Dir, Image: &cri.ImageSpec{Image: image}}}
+		c.Mounts = []*cri.Mount{{ContainerPath: "/v", HostPath: k.Dir, Image: &cri.ImageSpec{Image: image}, Readonly: true}}
 	}), podCfg)
-	k.refused("a mount of an image and a path", err, "", codes.InvalidArgument)
+	k.refused("a mount of an image and a path", err, "host_path", codes.InvalidArgument)
+	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}, func(c *cri.ContainerConfig) {
+		c.Mounts = []*cri.Mount{{ContainerPath: "/v", Image: &cri.ImageSpec{Image: image}}}
+	}), podCfg)
+	k.refused("a writable mount of an image", err, "readonly", codes.InvalidArgument)
 }
 
 // badIDs calls every RPC with an absent id and with malformed ids.

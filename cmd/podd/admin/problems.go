@@ -16,8 +16,9 @@ const (
 	recent = 10 * time.Minute
 	// stuckAfter is how long an operation may stay in one stage.
 	stuckAfter = 10 * time.Second
-	// littleSpace is the free part of a disk, in percent, below which the kubelet evicts pods (nodefs.available).
-	littleSpace = 10
+	// littleSpace and fewInodes are the free part of a disk, in percent, below which the kubelet evicts pods by default:
+	// imagefs.available and imagefs.inodesFree.
+	littleSpace, fewInodes = 15, 5
 )
 
 // Problem is a fault of the node or a pod, and the command that shows more. The page, `podd status` and the bundle read
@@ -57,13 +58,12 @@ func (s *Status) problemsOfNode() (found []Problem) {
 	if s.Configuration.Error != "" {
 		add("podd config check", "the last reload was refused: %s", s.Configuration.Error)
 	}
-	if s.Disk.Free*100 < s.Disk.Size*littleSpace {
-		add("podd image df", "%d MiB of the disk with images and containers are free, %d%%", s.Disk.Free>>20,
-			s.Disk.Free*100/s.Disk.Size)
+	if d := s.Disk; d.Free < d.Size/100*littleSpace {
+		add("podd image df", "%d%% of the disk with images and containers are free", d.Free/(d.Size/100))
 	}
-	if s.Disk.InodesFree*100 < s.Disk.Inodes*littleSpace {
-		add("podd image df", "%d inodes of the disk with images and containers are free, %d%%", s.Disk.InodesFree,
-			s.Disk.InodesFree*100/s.Disk.Inodes)
+	if d := s.Disk; d.InodesFree < d.Inodes/100*fewInodes {
+		add("podd image df", "%d%% of the inodes of the disk with images and containers are free",
+			d.InodesFree/(d.Inodes/100))
 	}
 	for _, t := range s.Troubles {
 		since := ""

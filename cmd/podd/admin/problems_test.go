@@ -76,10 +76,10 @@ func TestProblems(t *testing.T) {
 		{name: "network", status: Status{Conditions: []Condition{{Type: "NetworkReady", Message: "no file"},
 			{Type: "HandlerReady/kata", Message: "not installed"}}},
 			want: "node: NetworkReady is false: no file (podd config check --node)"},
-		{name: "disk", status: Status{Disk: Space{Free: 99 << 20, Size: 1000 << 20, InodesFree: 1, Inodes: 100}},
-			want: "node: 99 MiB of the disk with images and containers are free, 9% (podd image df)\n" +
-				"node: 1 inodes of the disk with images and containers are free, 1% (podd image df)"},
-		{name: "disk with space", status: Status{Disk: Space{Free: 100 << 20, Size: 1000 << 20}}}, // btrfs has no inodes
+		{name: "disk", status: Status{Disk: Space{Free: 149 << 20, Size: 1000 << 20, InodesFree: 40, Inodes: 1000}},
+			want: "node: 14% of the disk with images and containers are free (podd image df)\n" +
+				"node: 4% of the inodes of the disk with images and containers are free (podd image df)"},
+		{name: "disk with space", status: Status{Disk: Space{Free: 150 << 20, Size: 1000 << 20}}}, // btrfs has no inodes
 		{name: "reload", status: Status{Configuration: Configuration{Error: "line 3"}},
 			want: "node: the last reload was refused: line 3 (podd config check)"},
 		{name: "cleanup", status: Status{Troubles: []sandbox.Trouble{

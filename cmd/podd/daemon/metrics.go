@@ -6,8 +6,6 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/state"
-	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // serveMetrics serves metrics until ctx ends. The daemon runs even if the endpoint cannot be opened.
@@ -17,7 +15,6 @@ func (d *daemon) serveMetrics(ctx context.Context, n *Node) {
 		return
 	}
 	m.Watch(func() metrics.Node { return d.metricsOf(n) })
-	d.background.Go(func() { countExits(ctx, m, n.Engine) })
 	log := d.log.WithField("address", d.cfg.Metrics.Address)
 	l, err := d.listenMetrics()
 	if err != nil {
@@ -37,19 +34,6 @@ func (d *daemon) listenMetrics() (net.Listener, error) {
 		return state.Listen(path, state.SocketMode, d.log)
 	}
 	return net.Listen("tcp", d.cfg.Metrics.Address)
-}
-
-// countExits counts the exits of containers until ctx ends.
-func countExits(ctx context.Context, m *metrics.Metrics, e *sandbox.Engine) {
-	count := func(ev sandbox.Event) error {
-		if c, err := e.Container(ev.ID); err == nil && ev.Type == lifecycle.Stopped { // else a pod, or removed since
-			m.ObserveExit(c.Status().Reason)
-		}
-		return nil
-	}
-	for ctx.Err() == nil { // a subscriber that falls behind is cut off
-		_ = e.Events(ctx, count)
-	}
 }
 
 // metricsOf returns the state of the node, from memory.

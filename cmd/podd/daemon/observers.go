@@ -60,3 +60,11 @@ func (o observers) call() func(server.Call) {
 	}
 	return o.metrics.ObserveCall
 }
+
+// exit returns the function that the engine calls for each exit of a container, nil without metrics.
+func (o observers) exit() func(reason string) {
+	if o.metrics == nil {
+		return nil
+	}
+	return o.metrics.ObserveExit
+}

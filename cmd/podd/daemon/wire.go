@@ -128,6 +128,7 @@ func (d *daemon) engine(ctx context.Context, n *Node) error {
 		Budgets:    d.budgets,
 		Log:        d.log,
 		Observe:    d.observers.operation(),
+		Exited:     d.observers.exit(),
 	}
 	if tree, err := cgroups.Find(); err == nil {
 		deps.Cgroups, deps.Prime = usage.CgroupTree(tree), tree.Prime

@@ -51,6 +51,9 @@ func New(version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
+	for _, reason := range []string{"Completed", "Error", "OOMKilled", "StartError", "Unknown"} {
+		m.exits.WithLabelValues(reason) // so that the first exit is an increase
+	}
 	m.registry.MustRegister(m.operations, m.stages, m.calls, m.exits, build, // panics on duplicate names
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

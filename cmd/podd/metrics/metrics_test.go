@@ -183,6 +183,7 @@ func TestScrape(t *testing.T) {
 		`podd_budget_in_use{budget="exec output"} 4`, `podd_budget_limit{budget="exec output"} 9`,
 		`podd_budget_refused_total{budget="exec output"} 2`,
 		`podd_sessions{kind="exec"} 1`, `podd_sessions{kind="attach"} 0`, `podd_container_exits_total{reason="OOMKilled"} 1`,
+		`podd_container_exits_total{reason="Error"} 0`,
 		`podd_filesystem_free_bytes 5`, `podd_filesystem_size_bytes 10`,
 		"process_open_fds", "go_goroutines",
 	} {

@@ -83,7 +83,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// collectPods counts pods and containers by state, also those that are being created.
+// collectPods counts pods, also those that are being created, and containers by state.
 func (n Node) collectPods(gauge send) {
 	var containers []admin.Container
 	for _, p := range n.Pods {

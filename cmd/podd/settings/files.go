@@ -152,9 +152,8 @@ func (l *Loaded) readFile(path string) error {
 	}
 	l.Files = append(l.Files, path)
 	if table := foreign.FindSubmatch(data); table != nil {
-		runtime := map[string]string{"plugins": "containerd", "crio": "CRI-O"}[string(table[1])]
-		return fmt.Errorf("%s is a configuration of %s: contrib/docs has a page about moving from %[2]s, with the keys of "+
-			"both", path, runtime)
+		from := map[string]string{"plugins": "containerd", "crio": "crio"}[string(table[1])]
+		return fmt.Errorf("%s is a configuration of %s: contrib/docs/from-%[2]s.md says which keys podd has", path, from)
 	}
 	wrong, err := l.set.Merge(path, data)
 	l.wrong = append(l.wrong, wrong...)
@@ -162,7 +161,7 @@ func (l *Loaded) readFile(path string) error {
 }
 
 // foreign finds tables that only configurations of other runtimes have.
-var foreign = regexp.MustCompile(`(?m)^\s*\[(plugins|crio)\b`)
+var foreign = regexp.MustCompile(`(?m)^\s*\[+\s*(plugins|crio)\b`)
 
 // readConfigFile reads a file that decides which programs run as root: it must not be writable by everyone.
 func readConfigFile(path string) ([]byte, error) {
