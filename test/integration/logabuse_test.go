@@ -167,8 +167,9 @@ func (l *logTenant) race() {
 	l.exec(l.tenant, "(while [ ! -e "+stop+" ]; do ln -sfn "+l.secret+" "+l.log+".tmp; ln -s "+l.secret+" "+l.log+"; "+
 		"mv "+l.dir+" "+l.dir+".away; ln -s "+l.outside+" "+l.dir+"; rm "+l.dir+"; mv "+l.dir+".away "+l.dir+
 		"; done >/dev/null 2>&1 &)")
-	moved := 0
-	for range 150 {
+	moved, deadline := 0, time.Now().Add(time.Minute)
+	// On a busy machine the directory may be away during all of the first tries.
+	for tries := 0; tries < 150 || moved < 5 && time.Now().Before(deadline); tries++ {
 		if os.Rename(l.log, l.log+".old") == nil {
 			moved++
 		}
