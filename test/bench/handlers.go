@@ -21,7 +21,7 @@ const (
 	execOutput  = "ExecSync of 8 MiB of output"
 )
 
-// handlerTurn is a handler with what it was measured to take.
+// handlerTurn has the measurements of one handler.
 type handlerTurn struct {
 	name string
 	took samples
@@ -134,8 +134,8 @@ func printHandlers(rounds int, turns []handlerTurn) {
 	fmt.Println()
 }
 
-// handlerMeter reads the CPU time of a server with all its programs and pods: of two cgroups, in one of which it puts
-// the daemon: others work on the machine.
+// handlerMeter reads the CPU time of a server with its programs and pods from two cgroups, because others work on the
+// machine. It moves the daemon into one of them.
 type handlerMeter struct{ daemon, pods string }
 
 func newHandlerMeter(s *server) (*handlerMeter, error) {

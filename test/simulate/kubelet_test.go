@@ -249,7 +249,7 @@ func (k *kubelet) sync(ctx context.Context, p *wish) bool {
 		}
 		attempt = max(attempt, s.Config.GetMetadata().GetAttempt()+1)
 	}
-	stale := func() bool { // the kubelet's cache is
+	stale := func() bool { // the kubelet acts on an old list
 		return k.w.isFaulty() && k.w.roll("stale "+p.name).IntN(8) == 0
 	}
 	if ready == nil && len(all) > 0 && stale() {
