@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -94,7 +95,11 @@ func (e *Engine) releaseExited(ctx context.Context, c *Container) {
 
 func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	start := c.startAttempt()
-	err := c.observe(record.ContainerExited, func(s *record.ContainerStatus) { describeExit(s, x, start) })
+	var oomCause string
+	if x.OOM && e.deps.OOMCause != nil {
+		oomCause = e.deps.OOMCause(c.ID, c.pod.ID)
+	}
+	err := c.observe(record.ContainerExited, func(s *record.ContainerStatus) { describeExit(s, x, start, oomCause) })
 	e.usage.DropContainer(c.ID)
 	s := c.Status()
 	c.log().WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
@@ -105,7 +110,7 @@ func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 }
 
 // describeExit fills in the exited status.
-func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt) {
+func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt, oomCause string) {
 	if s.StartedAt.IsZero() {
 		s.StartedAt = start.at
 	}
@@ -119,11 +124,13 @@ func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt) {
 	case s.Reason == reasonStartError: // see startFails
 		s.ExitCode = startErrorCode
 	case x.OOM && x.Code != 0:
-		s.Reason = reasonOOMKilled
+		s.Reason, s.Message = reasonOOMKilled, oomCause
 	case !x.Known:
 		s.Reason, s.Message = reasonUnknown, "neither the monitor nor the kernel left an exit status"
 	case x.Code == 0:
 		s.Reason = reasonCompleted
+	case x.Code == 128+int32(syscall.SIGSYS):
+		s.Reason, s.Message = reasonError, "ended by SIGSYS, the signal for system calls that a seccomp profile forbids"
 	default:
 		s.Reason = reasonError
 	}

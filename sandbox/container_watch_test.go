@@ -15,14 +15,17 @@ func TestOOMKilledIsOfTheEnd(t *testing.T) {
 		reason string
 		told   bool
 	}{
-		{oci.Exit{Known: true, Code: 137, OOM: true, OOMKills: 1}, reasonOOMKilled, false},
-		{oci.Exit{Known: true, Code: 1, OOM: true, OOMKills: 1}, reasonOOMKilled, false},
+		{oci.Exit{Known: true, Code: 137, OOM: true, OOMKills: 1}, reasonOOMKilled, true},
+		{oci.Exit{Known: true, Code: 1, OOM: true, OOMKills: 1}, reasonOOMKilled, true},
 		{oci.Exit{Known: true, OOM: true, OOMKills: 1}, reasonCompleted, true},
 		{oci.Exit{Known: true, Code: 143, OOMKills: 2}, reasonError, true},
 		{oci.Exit{Known: true, Code: 137}, reasonError, false},
 	} {
 		var s record.ContainerStatus
-		describeExit(&s, c.exit, startAttempt{})
+		describeExit(&s, c.exit, startAttempt{}, "why")
+		if want := s.Reason == reasonOOMKilled; want != (s.Message == "why") {
+			t.Errorf("%+v: message %q, want the cause: %v", c.exit, s.Message, want)
+		}
 		if s.Reason != c.reason || c.told != (s.Message != "") {
 			t.Errorf("%+v: reason %s, message %q, want %s, a message: %v", c.exit, s.Reason, s.Message, c.reason, c.told)
 		}
@@ -36,7 +39,7 @@ func TestExitIsNotBeforeStart(t *testing.T) {
 		start.Add(time.Second): start.Add(time.Second), start.Add(-time.Second): start, time.Unix(1, 0): start,
 	} {
 		s := record.ContainerStatus{StartedAt: start}
-		describeExit(&s, oci.Exit{At: at, Known: true}, startAttempt{})
+		describeExit(&s, oci.Exit{At: at, Known: true}, startAttempt{}, "")
 		if !s.FinishedAt.Equal(want) {
 			t.Errorf("an exit at %v of a start at %v is recorded at %v, want %v", at, start, s.FinishedAt, want)
 		}

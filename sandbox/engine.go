@@ -57,6 +57,8 @@ type Deps struct {
 	Observe func(ctx context.Context, o operation.Operation)
 	// Exited, if set, is called with the reason of each exit of a container.
 	Exited func(reason string)
+	// OOMCause, if set, says which limit a container that was killed for lack of memory had reached, as cgroups.OOMCause.
+	OOMCause func(container, sandbox string) string
 }
 
 // Engine runs the pods of one node. It is the only writer of their records.

@@ -108,18 +108,21 @@ func containerEnds(k *kubelet) {
 		limit   int64
 		exit    int32
 		reason  string
+		message string // a part of it
 	}{
-		{"well", []string{"true"}, 0, 0, "Completed"},
-		{"with a status", []string{"sh", "-c", "exit 42"}, 0, 42, "Error"},
-		{"by its own signal", []string{"sh", "-c", "sh -c 'kill -SEGV $$'; exit $?"}, 0, 139, "Error"},
-		{"for memory", []string{"sh", "-c", "x=x; while true; do x=$x$x$x$x; done"}, 32 << 20, 137, "OOMKilled"},
+		{"well", []string{"true"}, 0, 0, "Completed", ""},
+		{"with a status", []string{"sh", "-c", "exit 42"}, 0, 42, "Error", ""},
+		{"by its own signal", []string{"sh", "-c", "sh -c 'kill -SEGV $$'; exit $?"}, 0, 139, "Error", ""},
+		{"by seccomp's signal", []string{"sh", "-c", "sh -c 'kill -SYS $$'; exit $?"}, 0, 159, "Error", "seccomp"},
+		{"for memory", []string{"sh", "-c", "x=x; while true; do x=$x$x$x$x; done"}, 32 << 20, 137, "OOMKilled",
+			`killed process "sh": the container reached its memory limit`},
 	} {
 		id, _ := k.runIn(pod, podCfg, c.command,
 			func(cfg *cri.ContainerConfig) { cfg.Linux.Resources.MemoryLimitInBytes = c.limit })
 		st := k.exited(id)
-		if st.ExitCode != c.exit || st.Reason != c.reason {
-			k.Errorf("a container that ends %s: exit code = %d, reason = %q (%s), want %d, %q", c.name, st.ExitCode,
-				st.Reason, st.Message, c.exit, c.reason)
+		if st.ExitCode != c.exit || st.Reason != c.reason || !strings.Contains(st.Message, c.message) {
+			k.Errorf("a container that ends %s: exit code = %d, reason = %q (%s), want %d, %q (%s)", c.name, st.ExitCode,
+				st.Reason, st.Message, c.exit, c.reason, c.message)
 		}
 		if st.StartedAt == 0 || st.FinishedAt < st.StartedAt {
 			k.Errorf("a container that ends %s: started_at = %d, finished_at = %d, want 0 < started_at <= finished_at",

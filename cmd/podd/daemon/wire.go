@@ -129,6 +129,7 @@ func (d *daemon) engine(ctx context.Context, n *Node) error {
 		Log:        d.log,
 		Observe:    d.observers.operation(),
 		Exited:     d.observers.exit(),
+		OOMCause:   cgroups.OOMCause,
 	}
 	if tree, err := cgroups.Find(); err == nil {
 		deps.Cgroups, deps.Prime = usage.CgroupTree(tree), tree.Prime

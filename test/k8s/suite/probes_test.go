@@ -89,10 +89,18 @@ func TestOutOfMemory(t *testing.T) {
 restartPolicy: Never
 containers: [{name: c, image: BUSYBOX, command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 24Mi}}}]
 `)
-	p := k.ended("p", corev1.PodFailed)
-	end := container(p, "c").State.Terminated
-	k.same("reason", end.Reason, "OOMKilled")
-	k.same("exit code", end.ExitCode, int32(137))
+	k.pod("q", `
+restartPolicy: Never
+resources: {limits: {memory: 24Mi}}
+containers: [{name: c, image: BUSYBOX, command: [sh, -c, "tail /dev/zero"]}]
+`)
+	for name, message := range map[string]string{"p": "the container reached its memory limit",
+		"q": "its pod reached its memory limit"} {
+		end := container(k.ended(name, corev1.PodFailed), "c").State.Terminated
+		k.same("reason", end.Reason, "OOMKilled")
+		k.same("exit code", end.ExitCode, int32(137))
+		k.contains("the message", end.Message, message)
+	}
 }
 
 // A container whose process is ended by a signal is restarted, in the same pod with the same address.

@@ -86,8 +86,9 @@ func TestOOMKilled(t *testing.T) {
 	k.runPod()
 	id := k.start("exec dd if=/dev/zero of=/dev/null bs=200M count=1",
 		resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 32 << 20, MemorySwapLimitInBytes: 32 << 20}))
-	if st := k.exited(id); st.Reason != "OOMKilled" || st.ExitCode != 137 {
-		t.Errorf("reason %q, exit code %d, message %q; want OOMKilled, 137", st.Reason, st.ExitCode, st.Message)
+	const message = `the kernel killed process "dd": the container reached its memory limit`
+	if st := k.exited(id); st.Reason != "OOMKilled" || st.ExitCode != 137 || st.Message != message {
+		t.Errorf("reason %q, exit code %d, message %q; want OOMKilled, 137, %q", st.Reason, st.ExitCode, st.Message, message)
 	}
 }
 

@@ -1,0 +1,83 @@
+package cgroups
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOOMCauseOfRecord(t *testing.T) {
+	const (
+		head = "6,1234,827275014,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0," +
+			"oom_memcg="
+		global  = "6,1,2,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=c,mems_allowed=0,global_oom"
+		pod     = "/kubepods/burstable/pod7"
+		slice   = "/kubepods.slice/kubepods-pod7.slice"
+		task    = ",task=java,pid=18856,uid=0\n SUBSYSTEM=x\n"
+		killed  = `the kernel killed process "java": `
+		reached = " reached its memory limit"
+	)
+	for name, c := range map[string]struct{ record, want string }{
+		"container": {head + pod + "/ctr,task_memcg=" + pod + "/ctr" + task, killed + "the container" + reached},
+		"a cgroup in it": {head + pod + "/ctr/app,task_memcg=" + pod + "/ctr/app" + task,
+			killed + "the container" + reached},
+		"systemd": {head + slice + ",task_memcg=" + slice + "/crun-ctr.scope/container" + task,
+			killed + "its pod" + reached},
+		"sandbox": {head + pod + "/box,task_memcg=" + pod + "/box" + task, killed + "the sandbox of its pod" + reached},
+		"pod":     {head + pod + ",task_memcg=" + pod + "/ctr" + task, killed + "its pod" + reached},
+		"class": {head + "/kubepods/burstable,task_memcg=" + pod + "/ctr" + task,
+			killed + "cgroup /kubepods/burstable" + reached},
+		"node": {global + ",task_memcg=" + pod + "/ctr" + task, killed + "the node had no memory left"},
+		"name with commas": {head + pod + "/ctr,task_memcg=" + pod + "/ctr,task=a,pid=1,pid=2,uid=0\n",
+			`the kernel killed process "a,pid=1": the container` + reached},
+		"another container":    {head + pod + ",task_memcg=" + pod + "/other" + task, ""},
+		"written by a process": {"1" + head + pod + "/ctr,task_memcg=" + pod + "/ctr" + task, ""},
+		"another text":         {"6,1,2,-;something else, ctr\n", ""},
+		"cut off":              {head + pod + "/ctr,task_memcg=" + pod + "/ctr", ""},
+	} {
+		if got := oomCause(c.record, "ctr", "box"); got != c.want {
+			t.Errorf("%s: cause = %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestOOMCause has the kernel kill a process at the limit of a cgroup, and at that of the cgroup above.
+func TestOOMCause(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes cgroups")
+	}
+	root, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if !isDir(root) {
+		root, limit = "/sys/fs/cgroup", "memory.max"
+	}
+	mkdir := func(t *testing.T, dir string) {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { removeGroup(t, map[string]bool{dir: true}) })
+	}
+	for limited, want := range map[string]string{"kid": "the container reached", "": "its pod reached"} {
+		t.Run("limit of "+limited, func(t *testing.T) {
+			dir := filepath.Join(root, "podd-oom-test")
+			kid := filepath.Join(dir, "podd-oom-kid")
+			mkdir(t, dir)
+			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o644) // v2
+			mkdir(t, kid)
+			at := dir
+			if limited != "" {
+				at = kid
+			}
+			write(t, filepath.Join(at, limit), "20M")
+			cmd := exec.Command("sh", "-c", `echo $$ >"$0"/cgroup.procs; exec dd if=/dev/zero of=/dev/null bs=64M count=1`, kid)
+			if out, err := cmd.CombinedOutput(); err == nil {
+				t.Fatalf("dd ended well: %s", out)
+			}
+			got := OOMCause("podd-oom-kid", "")
+			if !strings.HasPrefix(got, `the kernel killed process "dd": `+want) {
+				t.Errorf("cause = %q, want %s", got, want)
+			}
+		})
+	}
+}
