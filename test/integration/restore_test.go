@@ -32,6 +32,7 @@ func TestRestore(t *testing.T) {
 	k := start(t)
 	t.Run("round trip", func(t *testing.T) { roundTrip(k.sub(t), "runc") })
 	t.Run("restored pod is saved", func(t *testing.T) { snapshotOfRestored(k.sub(t), "runc") })
+	t.Run("copies at once", func(t *testing.T) { copiesAtOnce(k.sub(t), "runc") })
 	if soaking() { // TestExecWaitsForDump of oci/runc is the short variant
 		t.Run("exec meanwhile", func(t *testing.T) { snapshotDuringExec(k.sub(t), "runc") })
 	}

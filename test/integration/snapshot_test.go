@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,6 +116,7 @@ func TestSnapshot(t *testing.T) {
 	k := start(t)
 	t.Run("round trip", func(t *testing.T) { roundTrip(k.sub(t), "gvisor") })
 	t.Run("restored pod is saved", func(t *testing.T) { snapshotOfRestored(k.sub(t), "gvisor") })
+	t.Run("copies at once", func(t *testing.T) { copiesAtOnce(k.sub(t), "gvisor") })
 	t.Run("exec meanwhile", func(t *testing.T) { snapshotDuringExec(k.sub(t), "gvisor") })
 	t.Run("removed meanwhile", func(t *testing.T) { snapshotOfRemoved(k.sub(t)) })
 	t.Run("terminal", func(t *testing.T) { snapshotOfTerminal(k.sub(t)) })
@@ -529,6 +531,54 @@ func refusedRestores(k *kubelet) {
 		k.Errorf("%d pods after refused restores, want %d", got, pods)
 	}
 	c.runs()
+}
+
+// copiesAtOnce: three pods are restored from one checkpoint at the same time. They and the saved one have different ids
+// and addresses, and none sees what another writes.
+func copiesAtOnce(k *kubelet, handler string) {
+	c, dir := k.counting(handler), k.snapshotDir()
+	k.exec(c.containers[0], "echo saved > /data")
+	k.ok("CheckpointPod", c.checkpoint(dir))
+	copies := make([]*counting, 3)
+	var group sync.WaitGroup
+	for i := range copies {
+		r := c.restoreRequest(dir)
+		group.Go(func() {
+			response, err := k.Runtime.RestorePod(k.ctx(), r)
+			if err != nil {
+				k.Errorf("RestorePod: %v", err)
+				return
+			}
+			copies[i] = &counting{kubelet: k, handler: handler, pod: response.PodSandboxId, podConfig: r.Config, configs: c.configs}
+			for _, container := range response.RestoredContainers {
+				copies[i].containers = append(copies[i].containers, container.ContainerId)
+			}
+		})
+	}
+	group.Wait()
+	if k.Failed() {
+		return
+	}
+	addresses := map[string]bool{k.podStatus(c.pod).Network.Ip: true}
+	for i, restored := range copies {
+		restored.startAll()
+		addresses[k.podStatus(restored.pod).Network.Ip] = true
+		k.exec(restored.containers[0], fmt.Sprintf("echo %d >> /data", i))
+	}
+	if len(addresses) != 4 || addresses[""] {
+		k.Errorf("addresses = %v, want four", addresses)
+	}
+	for i, restored := range copies {
+		restored.runs()
+		if got, want := k.exec(restored.containers[0], "cat /data"), fmt.Sprintf("saved\n%d\n", i); got != want {
+			k.Errorf("file of copy %d = %q, want %q", i, got, want)
+		}
+		k.removePod(restored.pod)
+	}
+	c.runs()
+	if got := k.exec(c.containers[0], "cat /data"); got != "saved\n" {
+		k.Errorf("file of the saved pod = %q, want saved", got)
+	}
 }
 
 // snapshotByCommand: two copies of a saved pod run next to it, each with its own address.
