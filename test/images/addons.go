@@ -37,10 +37,25 @@ var addons = map[string]addon{
 		overBusybox: true,
 	},
 	"kube-state-metrics": {
-		name: "kube-state-metrics/kube-state-metrics:v2.19.1",
+		name: "kube-state-metrics/kube-state-metrics:v2.20.0",
 		config: v1.Config{User: "65534",
 			Entrypoint: []string{"/kube-state-metrics", "--port=8080", "--telemetry-port=8081"}},
 		files: map[string]string{"kube-state-metrics": "kube-state-metrics"},
+	},
+	"metrics-server": {
+		name:   "metrics-server/metrics-server:v0.9.0",
+		config: v1.Config{User: "65534", Entrypoint: []string{"/metrics-server"}},
+		files:  map[string]string{"metrics-server": "metrics-server"},
+	},
+	"node-exporter": {
+		name:   "prom/node-exporter:v1.12.1",
+		config: v1.Config{User: "nobody", Entrypoint: []string{"/bin/node_exporter"}},
+		files:  map[string]string{"bin/node_exporter": "node_exporter"}, overBusybox: true,
+	},
+	"local-path-provisioner": {
+		name:   "rancher/local-path-provisioner:v0.0.30",
+		config: v1.Config{Cmd: []string{"local-path-provisioner"}},
+		files:  map[string]string{"usr/bin/local-path-provisioner": "local-path-provisioner"}, overBusybox: true,
 	},
 	"prometheus": {
 		name: "prom/prometheus:debian",

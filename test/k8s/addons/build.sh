@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts into <repo>/bin/addons what the scenarios install on their cluster: Multus and kube-state-metrics, built from
-# their Go modules, with the manifests that they publish, and Debian's Prometheus.
+# Puts into <repo>/bin/addons what the scenarios install on their cluster: add-ons built from their Go modules, with the
+# manifests that they publish, and Debian's Prometheus. build.sh of the directory above must have run.
 #
 # They are cached in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd).
 set -eu
@@ -16,19 +16,27 @@ if [ ! -d "$out" ]; then
 	new=$out.new.$$
 	trap 'rm -rf "$new"' EXIT
 	mkdir -p "$new/deb"
-	echo "building Multus and kube-state-metrics (two minutes once; later runs copy them from $out)"
+	echo "building add-ons (five minutes once; later runs copy them from $out)"
 	go build -mod=readonly -trimpath -ldflags "-s -w" -o "$new/" \
 		gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/install_multus \
 		gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus-daemon \
 		gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus-shim \
 		gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/passthru-cni \
-		k8s.io/kube-state-metrics/v2
+		k8s.io/kube-state-metrics/v2 \
+		sigs.k8s.io/metrics-server/cmd/metrics-server \
+		github.com/prometheus/node_exporter \
+		github.com/rancher/local-path-provisioner
 	module() { go list -m -f '{{.Dir}}' "$1"; }
 	cp "$(module gopkg.in/k8snetworkplumbingwg/multus-cni.v4)/deployments/multus-daemonset-thick.yml" "$new/multus.yaml"
 	for f in "$(module k8s.io/kube-state-metrics/v2)"/examples/standard/[!k]*.yaml; do
 		printf -- '---\n'
 		cat "$f"
 	done >"$new/kube-state-metrics.yaml"
+	"$bin/kube/kubectl" kustomize "$(module sigs.k8s.io/metrics-server)/manifests/overlays/release" \
+		>"$new/metrics-server.yaml"
+	cp "$(module github.com/rancher/local-path-provisioner)/deploy/local-path-storage.yaml" \
+		"$new/local-path-provisioner.yaml"
+	chmod 644 "$new"/*.yaml
 	# The package itself is not installed: it would start a service.
 	(cd "$new/deb" && { apt-get -qq download prometheus 2>/dev/null ||
 		{ apt-get -qq update && apt-get -qq download prometheus; }; } && dpkg-deb -x prometheus_*.deb .)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +20,9 @@ func (c *Cluster) issueAll() error {
 	ca, err := newAuthority(c.path("pki"))
 	if err != nil {
 		return fmt.Errorf("create the certificates: %w", err)
+	}
+	if err := errors.Join(ca.serviceAccounts(), c.issueFrontProxy()); err != nil {
+		return err
 	}
 	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local"}
@@ -46,6 +50,18 @@ func (c *Cluster) issueAll() error {
 	return nil
 }
 
+// frontProxy is the name by which the API server introduces itself to the API servers of add-ons.
+const frontProxy = "front-proxy-client"
+
+// issueFrontProxy creates the certificate for that, of a separate CA: who has one may act as any user.
+func (c *Cluster) issueFrontProxy() error {
+	ca, err := newAuthority(c.path("pki", "front-proxy"))
+	if err != nil {
+		return fmt.Errorf("create the front proxy's certificates: %w", err)
+	}
+	return ca.issue(identity{file: "client", user: frontProxy})
+}
+
 // program is a program of the control plane, with its flags.
 type program struct {
 	name string
@@ -70,6 +86,10 @@ func (c *Cluster) startAPI() error {
 			"--kubelet-preferred-address-types=InternalIP", "--enable-bootstrap-token-auth=true",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file="+pki("sa.pub"), "--service-account-signing-key-file="+pki("sa.key"),
+			"--requestheader-client-ca-file="+pki("front-proxy/ca.crt"), "--requestheader-allowed-names="+frontProxy,
+			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--enable-aggregator-routing=true",
+			"--proxy-client-cert-file="+pki("front-proxy/client.crt"), "--proxy-client-key-file="+pki("front-proxy/client.key"),
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 			"--service-cluster-ip-range="+c.Net.services())})
 }

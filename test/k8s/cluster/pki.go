@@ -26,7 +26,7 @@ type authority struct {
 	cert *x509.Certificate
 }
 
-// newAuthority creates the cluster's CA and the key pair that signs service account tokens.
+// newAuthority creates a CA in a new directory.
 func newAuthority(dir string) (*authority, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -49,9 +49,10 @@ func newAuthority(dir string) (*authority, error) {
 	if err := errors.Join(a.writeKey("ca.key", a.key), a.write("ca.crt", "CERTIFICATE", der)); err != nil {
 		return nil, err
 	}
-	return a, a.serviceAccounts()
+	return a, nil
 }
 
+// serviceAccounts creates the key pair that signs the tokens of service accounts.
 func (a *authority) serviceAccounts() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

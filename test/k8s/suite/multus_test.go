@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -87,20 +86,12 @@ func (k *scene) withoutEvents(n *cluster.Node) {
 
 // installMultus applies the manifest that Multus publishes, with the node's directory of CNI configurations.
 func (k *scene) installMultus(n *cluster.Node) {
-	manifest, err := os.ReadFile(filepath.Join(c.Bin, "addons", "multus.yaml"))
-	k.ok("read Multus' manifest", err)
-	text := string(manifest)
-	for old, own := range map[string]string{
+	text := k.published("multus.yaml", map[string]string{
 		"path: /etc/cni/net.d\n":        "path: " + n.Path("net.d") + "\n",
 		"path: /etc/cni/multus/net.d\n": "path: " + n.Path("multus.d") + "\n",
 		"      hostPID: true\n": "      hostPID: true\n      nodeSelector: {kubernetes.io/hostname: " + n.Name +
 			"}\n",
-	} {
-		if !strings.Contains(text, old) {
-			k.Fatalf("Multus' manifest has no %q", old)
-		}
-		text = strings.ReplaceAll(text, old, own)
-	}
+	})
 	single := n.Path("net.d", "05-pods.conf")
 	k.ok("write the configuration of the first network", os.WriteFile(single, fmt.Appendf(nil, first, n.PodCIDR), 0o644))
 	k.apply(text)

@@ -87,7 +87,9 @@ func TestOutOfMemory(t *testing.T) {
 	k := parallel(t)
 	k.pod("p", `
 restartPolicy: Never
-containers: [{name: c, image: BUSYBOX, command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 24Mi}}}]
+containers:
+- {name: c, image: BUSYBOX, command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 24Mi}}}
+- {name: other, image: BUSYBOX, command: ["true"], resources: {limits: {memory: 24Mi}}} # the pod's limit is the sum
 `)
 	k.pod("q", `
 restartPolicy: Never

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,19 +110,10 @@ func (k *scene) answers(ctx context.Context, rule string, pods, containers []str
 // installPrometheus starts kube-state-metrics by the manifests that it publishes, and Prometheus, both on node1, which
 // is not restarted.
 func (k *scene) installPrometheus() {
-	manifest, err := os.ReadFile(filepath.Join(c.Bin, "addons", "kube-state-metrics.yaml"))
-	k.ok("read the manifest of kube-state-metrics", err)
-	if !strings.Contains(string(manifest), "kubernetes.io/os: linux\n") {
-		k.Fatal("the manifest of kube-state-metrics has no node selector")
-	}
-	text := strings.ReplaceAll(string(manifest), "kubernetes.io/os: linux\n", "kubernetes.io/hostname: "+node1+"\n")
-	k.apply(text)
-	k.Cleanup(func() { k.ok("remove kube-state-metrics", k.unapply(text)) })
-	roles := fmt.Sprintf(prometheusRoles, k.ns)
-	k.apply(roles)
-	k.Cleanup(func() { k.ok("remove the roles of Prometheus", k.unapply(roles)) })
+	k.install("kube-state-metrics", k.published("kube-state-metrics.yaml", map[string]string{linux: onNode1}))
+	k.install("the roles of Prometheus", fmt.Sprintf(prometheusRoles, k.ns))
 	config := fmt.Sprintf(prometheusConfig, c.Node(k.node).Addr)
-	_, err = k.tryKubectl("", "create", "configmap", "prometheus", "--from-literal=prometheus.yml="+config,
+	_, err := k.tryKubectl("", "create", "configmap", "prometheus", "--from-literal=prometheus.yml="+config,
 		"--from-literal=rules.yml="+k.rules())
 	k.ok("create the configuration of Prometheus", err)
 	k.run("prometheus", `

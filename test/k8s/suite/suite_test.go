@@ -130,7 +130,8 @@ func options(dir, bin string) (cluster.Options, error) {
 	return cluster.Options{Dir: dir, Bin: bin, Nodes: []cluster.NodeOptions{
 		{Name: node1},
 		{Name: node2, Podd: "pinned_images = [\"" + nginx + "\"]\n", Kubelet: kubelet},
-	}, Addons: []string{"multus", "kube-state-metrics", "prometheus"}}, nil
+	}, Addons: []string{"multus", "kube-state-metrics", "prometheus", "metrics-server", "node-exporter",
+		"local-path-provisioner"}}, nil
 }
 
 // leftOnNodes returns an error for what the pods left in the nodes' namespaces: mounts, links, packet filter rules,

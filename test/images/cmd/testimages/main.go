@@ -7,7 +7,8 @@
 // serve writes registries.conf and policy.json to CONFDIR. When it is ready it prints "credentials wanted on ADDR", the
 // address that requires authentication, and "serving on ADDR"; test/k8s/cluster parses these lines. MORE are images
 // that only test/k8s needs: agnhost=DIR, a directory with the program agnhost, for the images of Kubernetes' node
-// tests, and coredns=DIR, multus=DIR, kube-state-metrics=DIR and prometheus=DIR with the programs of these add-ons.
+// tests, and NAME=DIR with the programs of an add-on: coredns, multus, kube-state-metrics, metrics-server,
+// node-exporter, local-path-provisioner, prometheus.
 //
 // It is for scripts (contrib/demo.sh, test/critest); tests use the package.
 package main
