@@ -114,7 +114,7 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 		ID: c.ID, Sandbox: c.pod.ID, Annotations: c.pod.handler.Annotations(), Pod: c.pod.Config, Config: c.Config,
 		Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels, Namespaces: ns,
 		Files: e.files.Paths(c.pod.ID, c.pod.Config), CgroupsPath: cgroup, Handler: handlerFacts(rt),
-		Host: e.deps.Facts, Defaults: defaults,
+		Host: e.deps.Facts, Defaults: defaults, WritableCgroups: c.pod.handler.Config().WritableCgroups,
 	}, nil
 }
 

@@ -1,8 +1,11 @@
 package spec
 
 import (
+	"fmt"
 	"path"
 	"strings"
+
+	"github.com/containerd/errdefs"
 )
 
 // DefaultCgroup is the parent of containers whose pod has none: /podd, or podd.slice.
@@ -102,5 +105,13 @@ func (b *builder) cgroup() error {
 		return err
 	}
 	b.spec.Linux.CgroupsPath = b.in.CgroupsPath
+	if b.in.WritableCgroups && (!b.in.Host.CgroupsDelegated || b.in.Handler.OwnKernel) {
+		return fmt.Errorf("%w: the handler has writable_cgroups, which needs cgroup v2 mounted with nsdelegate (mount -o "+
+			"remount,nsdelegate /sys/fs/cgroup) and a runtime that uses the kernel of the node", errdefs.ErrFailedPrecondition)
+	}
 	return nil
 }
+
+// maxDescendants is how many cgroups a container can make below its own if that is writable: each takes memory of the
+// kernel, of which only a part is counted.
+const maxDescendants = "1000"

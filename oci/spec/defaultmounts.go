@@ -7,6 +7,10 @@ const ttyGroup = 5
 
 // defaultMounts returns the mounts that every container has.
 func (b *builder) defaultMounts() []specs.Mount {
+	cgroups := b.kernelAccess()
+	if b.in.WritableCgroups {
+		cgroups = "rw"
+	}
 	list := []specs.Mount{
 		b.proc(),
 		{
@@ -19,7 +23,7 @@ func (b *builder) defaultMounts() []specs.Mount {
 		b.mqueue(),
 		{
 			Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
-			Options: append(quiet(), "relatime", b.kernelAccess()),
+			Options: append(quiet(), "relatime", cgroups),
 		},
 	}
 	return append(list, b.podFiles()...)

@@ -503,6 +503,35 @@ func TestPrivilegedWithoutHostDevices(t *testing.T) {
 	}
 }
 
+// TestWritableCgroups: the container's part of the cgroups is writable and limited, where the kernel keeps it from its
+// own limits.
+func TestWritableCgroups(t *testing.T) {
+	for name, c := range map[string]struct {
+		delegated, ownKernel bool
+		want                 error
+	}{
+		"delegated": {true, false, nil}, "not delegated": {false, false, errdefs.ErrFailedPrecondition},
+		"another kernel": {true, true, errdefs.ErrFailedPrecondition},
+	} {
+		s, _, err := Container(changed(func(in *Input) {
+			in.WritableCgroups, in.Host.CgroupsDelegated, in.Handler.OwnKernel = true, c.delegated, c.ownKernel
+		}))
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: error = %v, want %v", name, err, c.want)
+		}
+		if err != nil {
+			continue
+		}
+		i := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == "/sys/fs/cgroup" })
+		if o := s.Mounts[i].Options; !slices.Contains(o, "rw") || slices.Contains(o, "ro") {
+			t.Errorf("%s: options of the mount = %q, want rw", name, o)
+		}
+		if got := s.Linux.Resources.Unified["cgroup.max.descendants"]; got != "1000" {
+			t.Errorf("%s: cgroup.max.descendants = %q, want 1000", name, got)
+		}
+	}
+}
+
 func TestReservedAnnotationsOfPods(t *testing.T) {
 	s, _, err := Container(changed(func(in *Input) {
 		in.Annotations = map[string]string{"dev.gvisor.spec.rootfs": "kept", "run.oci.timens_offset": "kept"}

@@ -47,6 +47,12 @@ func (b *builder) resources() error {
 		return err
 	}
 	limits.Devices = b.deviceRules()
+	if b.in.WritableCgroups {
+		if limits.Unified == nil {
+			limits.Unified = map[string]string{}
+		}
+		limits.Unified["cgroup.max.descendants"] = maxDescendants
+	}
 	b.spec.Linux.Resources = limits
 	b.spec.Process.OOMScoreAdj = &adj
 	b.warnings = append(b.warnings, append(warnings, more...)...)

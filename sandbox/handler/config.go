@@ -25,6 +25,9 @@ type Config struct {
 	// PrivilegedWithoutHostDevices is "true" if privileged containers do not get the node's devices, "false" if they
 	// do, and "" or "auto" for "true" if the handler has a separate kernel, which does not have these devices.
 	PrivilegedWithoutHostDevices string
+	// WritableCgroups is true if containers that are not privileged may write to their own cgroup, see
+	// spec.Input.WritableCgroups.
+	WritableCgroups bool
 	// Base has defaults of its containers, see spec.Defaults; nil for none.
 	Base *specs.Spec
 	// AllowedAnnotations are the pod annotations that are passed to the runtime: names, or prefixes that end in *. None

@@ -549,7 +549,9 @@ func copiesAtOnce(k *kubelet, handler string) {
 				k.Errorf("RestorePod: %v", err)
 				return
 			}
-			copies[i] = &counting{kubelet: k, handler: handler, pod: response.PodSandboxId, podConfig: r.Config, configs: c.configs}
+			copies[i] = &counting{
+				kubelet: k, handler: handler, pod: response.PodSandboxId, podConfig: r.Config, configs: r.ContainerConfigs,
+			}
 			for _, container := range response.RestoredContainers {
 				copies[i].containers = append(copies[i].containers, container.ContainerId)
 			}

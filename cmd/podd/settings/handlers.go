@@ -86,7 +86,8 @@ func (h HandlerTable) engine() (handler.Config, error) {
 	base, err := host.ReadBaseSpec(h.BaseRuntimeSpec)
 	return handler.Config{
 		CNIConfDir: h.CNIConfDir, Infra: h.Infra, PrivilegedWithoutHostDevices: h.PrivilegedWithoutHostDevices,
-		Base: base, AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
+		WritableCgroups: h.WritableCgroups, Base: base,
+		AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
 	}, err
 }
 

@@ -92,6 +92,30 @@ func TestOOMKilled(t *testing.T) {
 	}
 }
 
+// TestWritableCgroups: with the handler's writable_cgroups a container that is not privileged divides its own cgroup,
+// as systemd does, but changes none of its limits; and podd still runs commands in it and removes it.
+func TestWritableCgroups(t *testing.T) {
+	k := newKubelet(t)
+	k.handler = "writable"
+	k.runPod()
+	id := k.start("exec sleep 10000", resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 64 << 20}))
+	got := k.exec(id, `cd /sys/fs/cgroup && mkdir -p app/deep && echo 1 >app/cgroup.procs &&
+		echo +memory +pids >cgroup.subtree_control && echo 32M >app/memory.max && cat app/memory.max /proc/1/cgroup`)
+	if want := "33554432\n0::/app"; got != want {
+		t.Errorf("limit and cgroup below the container's = %q, want %q", got, want)
+	}
+	for file, value := range map[string]string{"memory.max": "max", "pids.max": "max", "cgroup.max.descendants": "max"} {
+		k.exec(id, "! echo "+value+" >/sys/fs/cgroup/"+file)
+	}
+	k.limits(id, map[string]string{"memory.max": "67108864", "cgroup.max.descendants": "1000"})
+	got = k.exec(id, `mkdir /sys/fs/cgroup/many; cd /sys/fs/cgroup/many
+		mkdir $(seq 1100) 2>/dev/null; ls | grep -c '^[0-9]'`)
+	if n := number(t, got); n < 900 || n > 1000 {
+		t.Errorf("the container has made %d cgroups, want nearly 1000", n)
+	}
+	k.exec(id, "true")
+}
+
 func TestSingleProcessOOMKillSparesTheContainer(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod()

@@ -49,6 +49,8 @@ install_podd() {
 	cp /payload/crictl.yaml /etc/
 	cp /payload/podd.service /usr/local/lib/systemd/system/
 	[ "$handler" = runc ] || printf '[runtime]\ndefault_handler = "%s"\n' "$handler" >/etc/podd/podd.toml.d/50-vm.toml
+	printf '[runtime.handlers.writable]\npath = "%s"\nwritable_cgroups = true\n' "$handler" \
+		>/etc/podd/podd.toml.d/60-writable.toml
 	systemctl daemon-reload
 }
 
