@@ -27,7 +27,7 @@ func (b *builder) env() error {
 	if err := b.configEnv(&e); err != nil {
 		return err
 	}
-	// Without $HOME, runc looks it up in the image's passwd, with no size limit, and sets "/"; crun does not set it.
+	// Without $HOME, runc looks it up in the passwd that it sees, with no size limit, and sets "/"; crun does not set it.
 	if home := b.in.User.Home; !e.has("HOME") {
 		if !strings.HasPrefix(home, "/") || checkText("home", home) != nil {
 			home = "/"

@@ -365,8 +365,10 @@ func containerMounts(k *kubelet) {
 	dir := k.Path("volume")
 	k.ok("make a volume", os.MkdirAll(filepath.Join(dir, "sub"), 0o755))
 	k.ok("fill it", os.WriteFile(filepath.Join(dir, "file"), []byte("from the host\n"), 0o644))
+	k.ok("write accounts", os.WriteFile(filepath.Join(dir, "passwd"), []byte("me:x:0:0::/home/me:/bin/sh\n"), 0o644))
 	k.have("docker.io/podd/data:latest")
 	mounts := []*cri.Mount{
+		{HostPath: filepath.Join(dir, "passwd"), ContainerPath: "/etc/passwd", Readonly: true},
 		{HostPath: dir, ContainerPath: "/rw"},
 		{HostPath: dir, ContainerPath: "/ro", Readonly: true, Propagation: cri.MountPropagation_PROPAGATION_PRIVATE},
 		{HostPath: filepath.Join(dir, "file"), ContainerPath: "/one/file", Readonly: true},
@@ -378,6 +380,7 @@ func containerMounts(k *kubelet) {
 	id, _ := k.runIn(pod, podCfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) { c.Mounts = mounts })
 	for _, c := range []struct{ command, want string }{
 		{"cat /rw/file /ro/file /one/file", "from the host\nfrom the host\nfrom the host\n"},
+		{"echo $HOME", "/home/me\n"},
 		{"echo new >/rw/new && cat /ro/new", "new\n"},
 		{"touch /ro/x 2>&1 | grep -o 'Read-only file system'", "Read-only file system\n"},
 		{"cat /image/data/top /part/b/file", "top\ndeep\n"},

@@ -35,10 +35,11 @@ type group struct {
 	members []string
 }
 
-// findAccount returns the first account that f accepts, as getpwnam(3) does; nil if there is none, or no file.
-func findAccount(rootfs string, f func(account) bool) (*account, error) {
+// findAccount returns the first account of the file path below root that f accepts, as getpwnam(3) does; nil if there is
+// none, or no file.
+func findAccount(root, path string, f func(account) bool) (*account, error) {
 	var found *account
-	err := eachLine(rootfs, "/etc/passwd", func(line string) bool {
+	err := eachLine(root, path, func(line string) bool {
 		if a, ok := parseAccount(line); ok && f(a) {
 			found = &a
 		}

@@ -35,13 +35,11 @@ func TestSetTimezone(t *testing.T) {
 				err = SetTimezone(root, "Asia/Kathmandu", os.Getuid(), os.Getgid())
 			}
 			left, _ := os.ReadDir(outside)
-			if name == "etc is a link out of the image" { // the target does not exist in the image
-				if err == nil || len(left) > 0 {
-					t.Errorf("error = %v, outside = %v; want an error and nothing written", err, left)
-				}
-				return
+			etc := filepath.Join(root, "etc")
+			if name == "etc is a link out of the image" { // the target is made in the image
+				etc = filepath.Join(root, outside)
 			}
-			got, readErr := os.ReadFile(filepath.Join(root, "etc/localtime"))
+			got, readErr := os.ReadFile(filepath.Join(etc, "localtime"))
 			if err != nil || readErr != nil || string(got) != string(want) || len(left) > 0 {
 				t.Errorf("SetTimezone() = %v, file = %q, %v, outside = %v; want the zone", err, got, readErr, left)
 			}

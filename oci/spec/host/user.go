@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,8 +21,11 @@ const maxGroups = 65536
 //
 // The group is run_as_group, else that of USER if USER was chosen, else the account's, else 0. Groups holds the group
 // itself, the groups in etc/group that the account is a member of unless the policy is Strict, and supplemental_groups.
+// The home directory is that of the etc/passwd that the process sees: mounts may bring another one than the image's.
 // Errors wrap ErrInvalidArgument.
-func LookupUser(rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext) (spec.User, error) {
+func LookupUser(
+	rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext, mounts []spec.Mount,
+) (spec.User, error) {
 	user, grp, err := requestedUser(imageUser, sc)
 	if err != nil {
 		return spec.User{}, err
@@ -30,7 +34,7 @@ func LookupUser(rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext)
 	if err != nil {
 		return spec.User{}, err
 	}
-	u := spec.User{UID: a.uid, GID: a.gid, Home: a.home}
+	u := spec.User{UID: a.uid, GID: a.gid, Home: homeIn(mounts, a)}
 	if grp != "" {
 		if u.GID, err = lookupGroup(rootfs, grp); err != nil {
 			return spec.User{}, err
@@ -43,6 +47,28 @@ func LookupUser(rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext)
 	}
 	u.Groups, err = groups(rootfs, u.GID, a.name, sc)
 	return u, err
+}
+
+const passwdFile = "/etc/passwd"
+
+// homeIn returns the home directory of the account in the passwd file of a mount, and that of the image where no mount
+// has such a file. A file that cannot be read is one without the account.
+func homeIn(mounts []spec.Mount, a account) string {
+	home, file := a.home, ""
+	for _, m := range mounts {
+		root, path := m.Source, "/passwd"
+		switch at := filepath.Clean(m.Config.GetContainerPath()); {
+		case at == passwdFile:
+			root, path = filepath.Split(m.Source)
+		case at != filepath.Dir(passwdFile) || file != "": // the file is mounted over the directory
+			continue
+		}
+		home, file = "", path
+		if found, _ := findAccount(root, path, func(b account) bool { return b.uid == a.uid }); found != nil {
+			home = found.home
+		}
+	}
+	return home
 }
 
 // requestedUser returns user and group as text. If the security context names a user the image's group is not used.
@@ -79,7 +105,7 @@ func lookupAccount(rootfs, user string) (account, error) {
 	if err := checkName(user); err != nil {
 		return account{}, err
 	}
-	found, err := findAccount(rootfs, func(a account) bool { return byName && a.name == user || !byName && a.uid == uid })
+	found, err := findAccount(rootfs, passwdFile, func(a account) bool { return byName && a.name == user || !byName && a.uid == uid })
 	switch {
 	case err != nil:
 		return account{}, err

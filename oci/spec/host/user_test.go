@@ -134,7 +134,7 @@ func TestLookupUser(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := LookupUser(root, c.image, c.sc)
+			got, err := LookupUser(root, c.image, c.sc, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestLookupUserErrors(t *testing.T) {
 		"too many groups":      {"", &sc{SupplementalGroups: manyGroups()}, "65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := LookupUser(root, c.image, c.sc)
+			got, err := LookupUser(root, c.image, c.sc, nil)
 			if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%+v, %v; want an error that says %q", got, err, c.says)
 			}
@@ -201,11 +201,11 @@ func manyGroups() []int64 {
 // TestLookupUserWithoutFiles: images without accounts are common.
 func TestLookupUserWithoutFiles(t *testing.T) {
 	root := t.TempDir()
-	got, err := LookupUser(root, "1000:1000", nil)
+	got, err := LookupUser(root, "1000:1000", nil, nil)
 	if diff := cmp.Diff(spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000}}, got); err != nil || diff != "" {
 		t.Error(diff, err)
 	}
-	if _, err := LookupUser(root, "app", nil); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := LookupUser(root, "app", nil, nil); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("LookupUser of a name without passwd: error %v, want ErrInvalidArgument", err)
 	}
 }
@@ -248,7 +248,7 @@ func TestHostileAccounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			begin := time.Now()
-			got, err := LookupUser(root, "app", nil)
+			got, err := LookupUser(root, "app", nil, nil)
 			if c.fail != (err != nil) || got.UID != c.uid {
 				t.Errorf("LookupUser = %+v, %v, want uid %d, an error: %v", got, err, c.uid, c.fail)
 			}
@@ -275,7 +275,7 @@ func TestAccountsBehindLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := LookupUser(root, "app:wheel", nil)
+	got, err := LookupUser(root, "app:wheel", nil, nil)
 	want := spec.User{UID: 1000, GID: 10, Groups: []uint32{10, 50000}, Home: "/home/app"}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(diff, err)
@@ -294,7 +294,7 @@ func TestAccountsSwapped(t *testing.T) {
 	swapping(t, filepath.Join(root, "etc"), evil)
 	inside := 0
 	for range 3000 {
-		got, err := LookupUser(root, "app", nil)
+		got, err := LookupUser(root, "app", nil, nil)
 		if got.UID == 666 {
 			t.Fatal("LookupUser = uid 666, that of the host's file")
 		}
@@ -332,9 +332,41 @@ func TestManyMembers(t *testing.T) {
 		members[i] = fmt.Sprintf("user%d", i)
 	}
 	root := image(t, "app:x:1:1::/:/\n", "all:x:70:"+strings.Join(members, ",")+",app\nlast:x:71:app")
-	got, err := LookupUser(root, "app", nil)
+	got, err := LookupUser(root, "app", nil, nil)
 	if err != nil || !slices.Equal(got.Groups, []uint32{1, 70, 71}) {
 		t.Errorf("LookupUser = %+v, %v, want groups [1 70 71]", got, err)
+	}
+}
+
+// TestHomeInMounts: the process sees the passwd file of a mount, and its own home directory in it.
+func TestHomeInMounts(t *testing.T) {
+	root, volume := image(t, passwd, groupFile), t.TempDir()
+	write(t, filepath.Join(volume, "passwd"), "john:x:1000:1000::/home/john:/bin/sh\n")
+	write(t, filepath.Join(volume, "other"), "jane:x:1000:1000::/home/jane:/bin/sh\n")
+	at := func(path, source string) spec.Mount {
+		return spec.Mount{Config: &cri.Mount{ContainerPath: path}, Source: source}
+	}
+	directory, file := at("/etc/", volume), at("/etc/passwd", filepath.Join(volume, "other"))
+	for name, c := range map[string]struct {
+		user   string
+		mounts []spec.Mount
+		want   string
+	}{
+		"no mount":           {"app", nil, "/home/app"},
+		"elsewhere":          {"app", []spec.Mount{at("/data", volume)}, "/home/app"},
+		"file":               {"app", []spec.Mount{file}, "/home/jane"},
+		"directory":          {"app", []spec.Mount{directory}, "/home/john"},
+		"file in directory":  {"app", []spec.Mount{file, directory}, "/home/jane"},
+		"directory, file":    {"app", []spec.Mount{directory, file}, "/home/jane"},
+		"id":                 {"1000", []spec.Mount{file}, "/home/jane"},
+		"no such account":    {"0", []spec.Mount{file}, ""},
+		"not a regular file": {"app", []spec.Mount{at("/etc/passwd", "/dev/zero")}, ""},
+		"no passwd":          {"app", []spec.Mount{at("/etc", t.TempDir())}, ""},
+	} {
+		u, err := LookupUser(root, c.user, nil, c.mounts)
+		if err != nil || u.Home != c.want {
+			t.Errorf("%s: home = %q, %v, want %q", name, u.Home, err, c.want)
+		}
 	}
 }
 
@@ -351,6 +383,7 @@ func FuzzLookupUser(f *testing.F) {
 		write(t, filepath.Join(root, "etc/group"), group)
 		u, err := LookupUser(
 			root, image, &cri.LinuxContainerSecurityContext{RunAsUsername: name, SupplementalGroups: []int64{supplemental}},
+			nil,
 		)
 		if err != nil {
 			if !errors.Is(err, errdefs.ErrInvalidArgument) {

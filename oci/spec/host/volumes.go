@@ -43,9 +43,17 @@ func MakeVolumes(ctx context.Context, rootfs string, volumes map[string]struct{}
 	return nil
 }
 
+// maxLinks is how many links without a target a path may have, as the kernel's MAXSYMLINKS.
+const maxLinks = 40
+
 // mkdirAll is os.MkdirAll with root as "/". Each directory is created and chowned in its opened parent, so that no
-// symbolic link is followed.
+// symbolic link is followed by chance. The target of a link that has none, such as /var/run in an image without /run,
+// is created first.
 func mkdirAll(root *os.File, path string, uid, gid int) error {
+	return mkdirBelowLinks(root, path, uid, gid, maxLinks)
+}
+
+func mkdirBelowLinks(root *os.File, path string, uid, gid, links int) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	at, err := openat.Open(root, path, how)
 	if err == nil {
@@ -54,7 +62,7 @@ func mkdirAll(root *os.File, path string, uid, gid int) error {
 	if !errors.Is(err, fs.ErrNotExist) || path == "/" {
 		return err
 	}
-	if err := mkdirAll(root, filepath.Dir(path), uid, gid); err != nil {
+	if err := mkdirBelowLinks(root, filepath.Dir(path), uid, gid, links); err != nil {
 		return err
 	}
 	parent, err := openat.Open(root, filepath.Dir(path), how)
@@ -62,5 +70,39 @@ func mkdirAll(root *os.File, path string, uid, gid int) error {
 		return err
 	}
 	defer parent.Close()
-	return makeDirAt(parent, filepath.Base(path), path, uid, gid) // EEXIST: a dangling link
+	err = makeDirAt(parent, filepath.Base(path), path, uid, gid)
+	if !errors.Is(err, fs.ErrExist) || links == 0 {
+		return err
+	}
+	target, err := linkTarget(root, parent, filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	if err := mkdirBelowLinks(root, target, uid, gid, links-1); err != nil {
+		return err
+	}
+	if at, err = openat.Open(root, path, how); err != nil {
+		return err
+	}
+	return at.Close()
+}
+
+// linkTarget returns where a link in the directory dir leads, as a path below root.
+func linkTarget(root, dir *os.File, name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
+	if err != nil {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: err}
+	}
+	target := string(buf[:n])
+	if filepath.IsAbs(target) {
+		return filepath.Clean(target), nil
+	}
+	// The path by which dir was reached may have links itself.
+	top, errTop := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
+	below, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err := errors.Join(errTop, err); err != nil {
+		return "", err
+	}
+	return filepath.Join("/", strings.TrimPrefix(below, top), target), nil
 }

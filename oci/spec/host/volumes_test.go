@@ -70,6 +70,36 @@ func TestMakeVolumes(t *testing.T) {
 	}
 }
 
+// TestMakeVolumesBelowDanglingLinks: the target of a link is made, in the image.
+func TestMakeVolumesBelowDanglingLinks(t *testing.T) {
+	root, outside := t.TempDir(), filepath.Join(t.TempDir(), "none")
+	for link, target := range map[string]string{
+		"var/run": "/run", "opt/app": "../srv/app", "deep/a": "/deep/b", "deep/b": "c", "real/sub/up": "../beside",
+		"by": "real/sub", "out": outside, "loop": "/loop", "chain": "/var/run/chain",
+	} {
+		path := filepath.Join(root, link)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(target, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uid, gid := os.Getuid(), os.Getgid()
+	volumes := set("/var/run/db", "/opt/app/data", "/deep/a/x", "/by/up/x", "/out/x", "/chain")
+	if err := MakeVolumes(t.Context(), root, volumes, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []string{"run/db", "srv/app/data", "deep/c/x", "real/beside/x", outside + "/x", "run/chain"} {
+		if info, err := os.Lstat(filepath.Join(root, made)); err != nil || !info.IsDir() {
+			t.Errorf("%s: %v, %v, want a directory", made, info, err)
+		}
+	}
+	if _, err := os.Lstat(outside); err == nil {
+		t.Errorf("%s was made outside of the image", outside)
+	}
+	if err := MakeVolumes(t.Context(), root, set("/loop/x"), uid, gid); err == nil {
+		t.Error("a volume below a link to itself: no error")
+	}
+}
+
 // TestMakeVolumesCancelled: a creation that is cancelled makes no more volumes.
 func TestMakeVolumesCancelled(t *testing.T) {
 	root := t.TempDir()
