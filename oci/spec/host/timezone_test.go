@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -16,6 +17,10 @@ func TestSetTimezone(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside := t.TempDir()
+	uid, gid := os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = 4000, 4001
+	}
 	for name, prepare := range map[string]func(root string) error{
 		"empty image": func(string) error { return nil },
 		"link to the image's database": func(root string) error {
@@ -32,7 +37,7 @@ func TestSetTimezone(t *testing.T) {
 			root := t.TempDir()
 			err := prepare(root)
 			if err == nil {
-				err = SetTimezone(root, "Asia/Kathmandu", os.Getuid(), os.Getgid())
+				err = SetTimezone(root, "Asia/Kathmandu", uid, gid)
 			}
 			left, _ := os.ReadDir(outside)
 			etc := filepath.Join(root, "etc")
@@ -42,6 +47,10 @@ func TestSetTimezone(t *testing.T) {
 			got, readErr := os.ReadFile(filepath.Join(etc, "localtime"))
 			if err != nil || readErr != nil || string(got) != string(want) || len(left) > 0 {
 				t.Errorf("SetTimezone() = %v, file = %q, %v, outside = %v; want the zone", err, got, readErr, left)
+			}
+			var st syscall.Stat_t
+			if err := syscall.Stat(filepath.Join(etc, "localtime"), &st); err != nil || int(st.Uid) != uid || int(st.Gid) != gid {
+				t.Errorf("owner of the file = %d:%d, %v, want %d:%d", st.Uid, st.Gid, err, uid, gid)
 			}
 			if utc, err := os.ReadFile(root + "/usr/share/zoneinfo/UTC"); err == nil && string(utc) != "utc" {
 				t.Errorf("the image's UTC = %q, want it unchanged", utc)
