@@ -503,6 +503,14 @@ func TestPrivilegedWithoutHostDevices(t *testing.T) {
 	}
 }
 
+// TestNoQuota: a container without a quota is created without one; -1 lifts the quota of one that runs.
+func TestNoQuota(t *testing.T) {
+	s, _, err := Container(limited(&cri.LinuxContainerResources{CpuPeriod: 100_000, CpuQuota: -1}))
+	if err != nil || s.Linux.Resources.CPU.Quota != nil || *s.Linux.Resources.CPU.Period != 100_000 {
+		t.Errorf("CPU = %+v, %v, want a period and no quota", s.Linux.Resources.CPU, err)
+	}
+}
+
 // TestWritableCgroups: the container's part of the cgroups is writable and limited, where the kernel keeps it from its
 // own limits.
 func TestWritableCgroups(t *testing.T) {

@@ -47,6 +47,9 @@ func (b *builder) resources() error {
 		return err
 	}
 	limits.Devices = b.deviceRules()
+	if c := limits.CPU; c != nil && c.Quota != nil && *c.Quota < 0 {
+		c.Quota = nil // a new cgroup has none; crun before 1.8.4 cannot write it on cgroup v1
+	}
 	if b.in.WritableCgroups {
 		if limits.Unified == nil {
 			limits.Unified = map[string]string{}

@@ -489,6 +489,12 @@ func containerResources(k *kubelet) {
 	if r.GetCpuQuota() != 25000 || r.GetMemoryLimitInBytes() != 128<<20 {
 		k.Errorf("resources in the status after the update = %v, want quota 25000, memory limit %d", r, 128<<20)
 	}
+	id, _ = k.runIn(pod, podCfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) {
+		c.Linux.Resources = &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: -1}
+	})
+	if r = k.container(id).GetResources().GetLinux(); r.GetCpuQuota() > 0 {
+		k.Errorf("resources in the status without a quota = %v, want none", r)
+	}
 }
 
 // memoryLimit reads the container's limit from its cgroup, v1 or v2.
