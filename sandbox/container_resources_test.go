@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // sleeper is a real process whose oom_score_adj may be changed.
@@ -176,6 +178,31 @@ func TestUpdatePod(t *testing.T) {
 				t.Errorf("%d groups are open", n)
 			}
 		})
+	}
+}
+
+// TestUpdateOfPodIsKept: plugins and status are told the limits of the last updates, also by the next podd.
+func TestUpdateOfPodIsKept(t *testing.T) {
+	e, f := measuring(t)
+	pod := runPodIn(t, e, "web", "/mine", "uid")
+	f.add("/mine")
+	must(t, e.UpdatePod(t.Context(), pod, &cri.LinuxContainerResources{CpuShares: 20},
+		&cri.LinuxContainerResources{CpuShares: 512, MemoryLimitInBytes: 1 << 20}))
+	must(t, e.UpdatePod(t.Context(), pod, nil, &cri.LinuxContainerResources{MemoryLimitInBytes: 2 << 20}))
+	p, err := e.Pod(pod)
+	must(t, err)
+	data, err := json.Marshal(p.Status())
+	must(t, err)
+	var read record.PodStatus
+	must(t, json.Unmarshal(data, &read))
+	want := &cri.LinuxPodSandboxConfig{CgroupParent: "/mine", Overhead: &cri.LinuxContainerResources{CpuShares: 20},
+		Resources: &cri.LinuxContainerResources{CpuShares: 512, MemoryLimitInBytes: 2 << 20}}
+	for name, status := range map[string]record.PodStatus{"now": p.Status(), "read": read} {
+		got := record.PodView{Pod: &p.Pod, Status: status}.Linux()
+		got.SecurityContext = nil
+		if !proto.Equal(got, want) {
+			t.Errorf("%s: the pod's part for Linux = %v, want %v", name, got, want)
+		}
 	}
 }
 

@@ -5,10 +5,8 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
@@ -28,7 +26,7 @@ func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *
 		return fmt.Errorf("%w: pod sandbox %s is %s, its resources cannot be updated",
 			errdefs.ErrFailedPrecondition, p.ID, state)
 	}
-	limits, warnings, err := podLimits(overhead, resources, e.deps.Facts)
+	limits, warnings, err := convert.PodLimits(overhead, resources, e.deps.Facts)
 	if err != nil {
 		return err
 	}
@@ -49,23 +47,15 @@ func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *
 	if err := group.Update(limits); err != nil {
 		return fmt.Errorf("update pod sandbox: %w", err)
 	}
+	before := p.View().Linux()
+	err = p.observe(record.PodReady, func(s *record.PodStatus) {
+		s.Limits = &cri.LinuxPodSandboxConfig{
+			Overhead:  convert.MergeResources(before.GetOverhead(), overhead),
+			Resources: convert.MergeResources(before.GetResources(), resources),
+		}
+	})
 	e.deps.Plugins.PostPodUpdate(p.View())
-	return nil
-}
-
-// podLimits leaves swap unchanged unless the request sets it: it is not limited for a pod by default.
-func podLimits(
-	overhead, resources *cri.LinuxContainerResources, facts spec.Facts,
-) (*specs.LinuxResources, []string, error) {
-	if _, _, err := spec.Resources(overhead, facts); err != nil {
-		return nil, nil, fmt.Errorf("overhead: %w", err)
-	}
-	total := convert.AddOverhead(resources, overhead)
-	limits, warnings, err := spec.Resources(total, facts)
-	if err == nil && total.GetMemorySwapLimitInBytes() == 0 {
-		spec.WithoutSwap(limits, total)
-	}
-	return limits, warnings, err
+	return err
 }
 
 // openPodCgroup opens the cgroup that the kubelet created for the pod. The caller closes it.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox/record"
@@ -71,6 +72,8 @@ func podNetwork(ips []string) *cri.PodSandboxNetworkStatus {
 // podInfo is the verbose part of a pod's status. A pod's config has no field for secrets. Tools enter the pod by the
 // pid, or by the namespaces in runtimeSpec.
 func (s *Server) podInfo(p record.PodView, containers []record.ContainerView) map[string]any {
+	config := proto.CloneOf(p.Config)
+	config.Linux = p.Linux()
 	info := map[string]any{
 		"pid":            podPid(p, containers),
 		"state":          p.Status.State,
@@ -78,7 +81,7 @@ func (s *Server) podInfo(p record.PodView, containers []record.ContainerView) ma
 		"netns":          p.Netns,
 		"bootID":         p.BootID,
 		"runtimeHandler": p.RequestedHandler,
-		"config":         message(p.Config),
+		"config":         message(config),
 		"operations":     s.deps.Engine.LastOperations(p.ID),
 	}
 	spec, err := s.deps.PodSpec(p.Pod)

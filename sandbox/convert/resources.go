@@ -1,14 +1,16 @@
 package convert
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/spec"
 )
 
 // FromKernel returns asked with the values of l. An unlimited value is reported the way it was requested, 0 or -1.
@@ -78,6 +80,22 @@ func AddOverhead(resources, overhead *cri.LinuxContainerResources) *cri.LinuxCon
 		total.MemoryLimitInBytes += max(0, overhead.GetMemoryLimitInBytes())
 	}
 	return total
+}
+
+// PodLimits returns the limits of a pod's cgroup, with warnings about those that have no effect here. It leaves swap
+// unchanged unless the request sets it: a pod's is not limited by default.
+func PodLimits(
+	overhead, resources *cri.LinuxContainerResources, facts spec.Facts,
+) (*specs.LinuxResources, []string, error) {
+	if _, _, err := spec.Resources(overhead, facts); err != nil {
+		return nil, nil, fmt.Errorf("overhead: %w", err)
+	}
+	total := AddOverhead(resources, overhead)
+	limits, warnings, err := spec.Resources(total, facts)
+	if err == nil && total.GetMemorySwapLimitInBytes() == 0 {
+		spec.WithoutSwap(limits, total)
+	}
+	return limits, warnings, err
 }
 
 // maxShares is the kernel's highest weight.

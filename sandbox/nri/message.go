@@ -15,7 +15,7 @@ import (
 
 // podMessage describes a pod to plugins.
 func podMessage(p record.PodView) *api.PodSandbox {
-	m, linux := p.Config.GetMetadata(), p.Config.GetLinux()
+	m, linux := p.Config.GetMetadata(), p.Linux()
 	msg := &api.PodSandbox{
 		Id: p.ID, Name: m.GetName(), Uid: m.GetUid(), Namespace: m.GetNamespace(),
 		Labels: p.Config.GetLabels(), Annotations: p.Config.GetAnnotations(), RuntimeHandler: p.Handler,

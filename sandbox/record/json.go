@@ -45,12 +45,17 @@ func (m *message[M]) UnmarshalJSON(data []byte) error {
 // The types below have the fields of a record without its methods, and the CRI message as the last key.
 type (
 	plainPod       Pod
+	plainPodStatus PodStatus
 	plainContainer Container
 	plainStatus    ContainerStatus
 
 	podJSON struct {
 		*plainPod
 		Config message[*cri.PodSandboxConfig]
+	}
+	podStatusJSON struct {
+		*plainPodStatus
+		Limits message[*cri.LinuxPodSandboxConfig] `json:"limits,omitzero"`
 	}
 	containerJSON struct {
 		*plainContainer
@@ -72,6 +77,20 @@ func (p *Pod) UnmarshalJSON(data []byte) error {
 	in := podJSON{plainPod: (*plainPod)(p)}
 	err := json.Unmarshal(data, &in)
 	p.Config = in.Config.m
+	return err
+}
+
+// MarshalJSON returns the content of status.json.
+func (s PodStatus) MarshalJSON() ([]byte, error) {
+	status := podStatusJSON{(*plainPodStatus)(&s), message[*cri.LinuxPodSandboxConfig]{s.Limits}}
+	return checkpoint.PlainJSON(status, "")
+}
+
+// UnmarshalJSON parses the content of status.json.
+func (s *PodStatus) UnmarshalJSON(data []byte) error {
+	in := podStatusJSON{plainPodStatus: (*plainPodStatus)(s)}
+	err := json.Unmarshal(data, &in)
+	s.Limits = in.Limits.m
 	return err
 }
 

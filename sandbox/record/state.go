@@ -49,6 +49,8 @@ type PodStatus struct {
 	Infra oci.Process `json:"infra,omitzero"`
 	// LogDir is the log_directory as it was when the pod was created, zero if there is none.
 	LogDir logfile.Dir `json:"logDir,omitzero"`
+	// Limits has the overhead and the resources that the last update set, nil if there was none.
+	Limits *cri.LinuxPodSandboxConfig `json:"-"`
 	// Reason says why the pod is not ready, for people.
 	Reason string `json:"reason,omitempty"`
 }

@@ -105,7 +105,7 @@ var layers = []layer{
 		"it serves streams for a Backend that it declares itself"},
 	{"sandbox/namespaces", []string{"oci/thread"},
 		"namespaces are pinned by path; the engine decides which pod they belong to"},
-	{"sandbox/convert", []string{"oci/cgroups", "network"},
+	{"sandbox/convert", []string{"oci/cgroups", "oci/spec", "network"},
 		"CRI messages are converted by pure functions, which are tested without an engine"},
 	{"sandbox/budget", nil,
 		"what users may cost podd is counted, whatever it is; mechanisms declare the functions that they need"},

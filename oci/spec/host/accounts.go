@@ -35,8 +35,8 @@ type group struct {
 	members []string
 }
 
-// findAccount returns the first account of the file path below root that f accepts, as getpwnam(3) does; nil if there is
-// none, or no file.
+// findAccount returns the first account of the file path below root that f accepts, as getpwnam(3) does; nil if there
+// is none, or no file.
 func findAccount(root, path string, f func(account) bool) (*account, error) {
 	var found *account
 	err := eachLine(root, path, func(line string) bool {

@@ -49,7 +49,8 @@ func TestSetTimezone(t *testing.T) {
 				t.Errorf("SetTimezone() = %v, file = %q, %v, outside = %v; want the zone", err, got, readErr, left)
 			}
 			var st syscall.Stat_t
-			if err := syscall.Stat(filepath.Join(etc, "localtime"), &st); err != nil || int(st.Uid) != uid || int(st.Gid) != gid {
+			err = syscall.Stat(filepath.Join(etc, "localtime"), &st)
+			if err != nil || int(st.Uid) != uid || int(st.Gid) != gid {
 				t.Errorf("owner of the file = %d:%d, %v, want %d:%d", st.Uid, st.Gid, err, uid, gid)
 			}
 			if utc, err := os.ReadFile(root + "/usr/share/zoneinfo/UTC"); err == nil && string(utc) != "utc" {

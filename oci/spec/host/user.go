@@ -105,7 +105,9 @@ func lookupAccount(rootfs, user string) (account, error) {
 	if err := checkName(user); err != nil {
 		return account{}, err
 	}
-	found, err := findAccount(rootfs, passwdFile, func(a account) bool { return byName && a.name == user || !byName && a.uid == uid })
+	found, err := findAccount(rootfs, passwdFile, func(a account) bool {
+		return byName && a.name == user || !byName && a.uid == uid
+	})
 	switch {
 	case err != nil:
 		return account{}, err
