@@ -100,7 +100,8 @@ func (r *Runtime) createContainer(
 	}
 	// The monitor is alive and the parent: the pid cannot have been reused, even if the process has died.
 	if rec.Init, err = process.Identify(pids.Init); err != nil {
-		return process.Process{}, err
+		return process.Process{}, fmt.Errorf("the container's first process has died, as one that a seccomp profile kills: %w",
+			err)
 	}
 	rec.Cgroups = r.ownCgroups(b, rec)
 	rec.Start, rec.Cgroup = r.withoutRuntime(b, rec)
