@@ -1,10 +1,11 @@
 // Package logfile opens CRI logs. podd and its stdio processes open logs only by this package: a container may be able
 // to write to the log directory, as agents that collect logs often can, and must not choose the file (CVE-2025-0750).
 //
-// A log is opened below the directory that was noted when its pod was created, by device and inode. No part of its path
-// may be a symbolic link, and it must be a regular file with one name: a FIFO would make the opener wait, opening a
-// device may have effects, and a file with another name may be one of the node. The package renames nothing,
-// and removes only empty logs.
+// A log is opened below its pod's directory, whose links are resolved once, when the pod is created. No part of its
+// path may be a symbolic link from then on, and it must be a regular file with one name: a FIFO would make the opener
+// wait, opening a device may have effects, and a file with another name may be one of the node. The directory itself
+// may be another one: people remove all logs of a full disk, and the kubelet makes it again. The package renames
+// nothing, and removes only empty logs.
 package logfile
 
 import (
@@ -23,94 +24,68 @@ import (
 	"github.com/podd-project/podd/oci/openat"
 )
 
-// Dir is a pod's log_directory as it was when the pod was created.
-type Dir struct {
-	// Path is absolute and has no symbolic link.
-	Path string `json:"path"`
-	// Device and Inode identify the directory.
-	Device uint64 `json:"device"`
-	Inode  uint64 `json:"inode"`
-}
-
 // Log is the log of one container; the zero value is none, and the output is discarded.
 type Log struct {
-	Dir Dir `json:"dir,omitzero"`
+	// Dir is the pod's log_directory, as MakeDir returned it.
+	Dir string `json:"dir,omitempty"`
 	// Name is the CRI log_path, relative to Dir.
 	Name string `json:"name,omitempty"`
 }
 
 // Path is the log's path, for messages.
-func (l Log) Path() string { return filepath.Join(l.Dir.Path, l.Name) }
+func (l Log) Path() string { return filepath.Join(l.Dir, l.Name) }
 
-// NoteDir creates the directory if it does not exist, and returns what identifies it from now on. The path may lead
-// through symbolic links of the administrator, but the directory itself must not be one: the kubelet makes it.
-func NoteDir(path string) (Dir, error) {
+// MakeDir creates a pod's log_directory if it does not exist, and returns its absolute path without symbolic links. The
+// path may lead through links of the administrator, but the directory itself must not be one: the kubelet makes it.
+func MakeDir(path string) (string, error) {
 	if !filepath.IsAbs(path) {
-		return Dir{}, fmt.Errorf("log_directory %q is not an absolute path: %w", path, errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("log_directory %q is not an absolute path: %w", path, errdefs.ErrInvalidArgument)
 	}
 	path = filepath.Clean(path)
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return Dir{}, fmt.Errorf("log_directory: %w", err)
+		return "", fmt.Errorf("log_directory: %w", err)
 	}
 	f, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOTDIR) {
-		return Dir{}, fmt.Errorf("log_directory %s is a symbolic link or no directory: %w", path,
-			errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("log_directory %s is a symbolic link or no directory: %w", path, errdefs.ErrInvalidArgument)
 	}
 	if err != nil {
-		return Dir{}, fmt.Errorf("log_directory: %w", err)
+		return "", fmt.Errorf("log_directory: %w", err)
 	}
 	defer f.Close()
-	real, err := os.Readlink(openat.Path(f))
+	resolved, err := os.Readlink(openat.Path(f))
 	if err != nil {
-		return Dir{}, fmt.Errorf("log_directory: %w", err)
+		return "", fmt.Errorf("log_directory: %w", err)
 	}
-	d, err := identify(f)
-	d.Path = real
-	return d, err
+	return resolved, nil
 }
 
-func identify(f *os.File) (Dir, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return Dir{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
-	}
-	return Dir{Device: uint64(st.Dev), Inode: st.Ino}, nil // Dev has 32 bits on some architectures
-}
-
-// open opens the directory if it is still the noted one: errdefs.ErrFailedPrecondition if it is not.
-func (d Dir) open() (*os.File, error) {
-	f, err := openat.Open(nil, d.Path, unix.OpenHow{
+// openDir opens the pod's directory: errdefs.ErrFailedPrecondition if a part of its path has become a link.
+func (l Log) openDir() (*os.File, error) {
+	f, err := openat.Open(nil, l.Dir, unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
-		return nil, fmt.Errorf("log_directory %s is not the one that the pod was created with, a part of it is a symbolic "+
-			"link or no directory: restore it or create the pod again: %w", d.Path, errdefs.ErrFailedPrecondition)
+		return nil, fmt.Errorf("log_directory %s: a part of it has become a symbolic link or no directory: restore it or "+
+			"create the pod again: %w", l.Dir, errdefs.ErrFailedPrecondition)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("log_directory: %w: make it again: %w", err, errdefs.ErrFailedPrecondition)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("log_directory: %w", err)
 	}
-	have, err := identify(f)
-	have.Path = d.Path
-	if err == nil && have != d {
-		err = fmt.Errorf("log_directory %s is not the one that the pod was created with: restore it or create the pod "+
-			"again: %w", d.Path, errdefs.ErrFailedPrecondition)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
 	return f, nil
 }
 
-// Prepare creates the directories between the noted directory and the log, and reports whether the log could be opened.
+// Prepare creates the directories between the pod's directory and the log, and reports whether the log could be opened.
 // Errors: errdefs.ErrInvalidArgument if the log's name leads away from the directory or to something else than a log,
 // those of Open else.
 func (l Log) Prepare() error {
 	if err := checkName(l.Name); err != nil {
 		return err
 	}
-	at, err := l.Dir.open()
+	at, err := l.openDir()
 	if err != nil {
 		return err
 	}
@@ -138,8 +113,8 @@ func (l Log) invalid(err error) error {
 }
 
 // Open opens the log for appending, and creates it if it does not exist, but no directory. Errors:
-// errdefs.ErrFailedPrecondition if the directory is no longer the noted one, or the log's path has a symbolic link or
-// is not a regular file with one name; fs.ErrNotExist if a directory is missing.
+// errdefs.ErrFailedPrecondition if the log's path has a symbolic link or is not a regular file with one name;
+// fs.ErrNotExist if a directory is missing.
 func (l Log) Open() (*os.File, error) {
 	parent, err := l.openParent()
 	if err != nil {
@@ -206,7 +181,7 @@ func (l Log) openParent() (*os.File, error) {
 	if err := checkName(l.Name); err != nil {
 		return nil, err
 	}
-	dir, err := l.Dir.open()
+	dir, err := l.openDir()
 	if err != nil {
 		return nil, err
 	}

@@ -673,10 +673,11 @@ func TestBadLogPath(t *testing.T) {
 			t.Errorf("create with a log in a missing directory = %v, want an error that names %s", err, log.Path())
 		}
 		must(t, "delete", r.Delete(limit(t), "d"))
-		log.Name, log.Dir.Inode = "0.log", log.Dir.Inode+1
+		must(t, "link", os.Symlink(m.LogDir, filepath.Join(m.LogDir, "link")))
+		log.Name, log.Dir = "0.log", filepath.Join(m.LogDir, "link")
 		_, err = r.Create(limit(t), oci.CreateRequest{ID: "e", Spec: m.Spec("true"), Log: log})
 		if !errdefs.IsFailedPrecondition(err) {
-			t.Errorf("create with a log in another directory than the noted one = %v, want a failed precondition", err)
+			t.Errorf("create with a log in a directory that is a link = %v, want a failed precondition", err)
 		}
 		must(t, "delete", r.Delete(limit(t), "e"))
 	})

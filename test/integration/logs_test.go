@@ -30,8 +30,30 @@ func TestLogs(t *testing.T) {
 		{"a terminal", logTerminal},
 		{"a prompt", logPrompt},
 		{"paths that lead away", logPaths},
+		{"all logs are removed", logsRemoved},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
+	}
+}
+
+// logsRemoved: somebody has removed all logs of a full disk. A container that runs is logged again after its log was
+// reopened, and the pod runs the next one, as soon as the kubelet has made the directory again.
+func logsRemoved(k *kubelet) {
+	for _, handler := range sample.Some(k, "runc", "runc-shim") {
+		podCfg := k.podConfig()
+		pod := k.runPod(podCfg, handler)
+		command := []string{"sh", "-c", "while true; do echo line; sleep 0.02; done"}
+		id, cfg := k.runIn(pod, podCfg, command)
+		k.waitLog(podCfg, cfg, "line\n")
+		k.ok("remove all logs", os.RemoveAll(podCfg.LogDirectory))
+		_, err := k.Runtime.ReopenContainerLog(k.ctx(), &cri.ReopenContainerLogRequest{ContainerId: id})
+		k.refused("ReopenContainerLog without a directory", err, podCfg.LogDirectory, codes.FailedPrecondition)
+		k.ok("make the directories again", os.MkdirAll(filepath.Dir(filepath.Join(podCfg.LogDirectory, cfg.LogPath)), 0o755))
+		_, err = k.Runtime.ReopenContainerLog(k.ctx(), &cri.ReopenContainerLogRequest{ContainerId: id})
+		k.ok("ReopenContainerLog", err)
+		k.waitLog(podCfg, cfg, "line\n")
+		_, cfg = k.runIn(pod, podCfg, command)
+		k.waitLog(podCfg, cfg, "line\n")
 	}
 }
 
