@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci/spec"
 )
 
 // checkCreateContainer ignores sandbox_config except privileged: podd uses the pod's record. The kubelet computes
@@ -104,9 +106,10 @@ func (c check) environment(field string, envs []*cri.KeyValue) (size int) {
 		c.that(e.GetKey() != "", "key", "must not be empty")
 		c.that(!strings.Contains(e.GetKey(), "="), "key", "must not contain =")
 		c.line("key", e.GetKey(), maxPath)
-		// The OCI runtime reads it from JSON, which cannot have other bytes. An author of a pod knows it by its name.
-		c.text(fmt.Sprintf("value of %.100q", e.GetKey()), string(e.GetValue()), maxArgument-len("=\x00")-len(e.GetKey()))
-		size += argumentSize(e.GetKey()) + len("=") + len(e.GetValue())
+		// An author of a pod knows it by its name.
+		value := spec.EnvValue(e.GetValue())
+		c.text(fmt.Sprintf("value of %.100q", e.GetKey()), value, maxArgument-len("=\x00")-len(e.GetKey()))
+		size += argumentSize(e.GetKey()) + len("=") + len(value)
 	}
 	return size
 }

@@ -83,16 +83,15 @@ func TestContainerErrors(t *testing.T) {
 		"empty entrypoint": {
 			changed(func(in *Input) { in.Image.Entrypoint, in.Image.Cmd = []string{""}, nil }), inv, "command",
 		},
-		"empty command":       {changed(func(in *Input) { in.Config.Command = []string{""} }), inv, "command"},
-		"NUL in argument":     {changed(func(in *Input) { in.Config.Args = []string{"a", "b\x00c"} }), inv, "argument 2"},
-		"argument not UTF-8":  {changed(func(in *Input) { in.Config.Args = []string{"\xff"} }), inv, "UTF-8"},
-		"env name empty":      {env("", "x"), inv, "name of variable 0"},
-		"env name with =":     {env("A=B", "x"), inv, "'='"},
-		"env name not UTF-8":  {env("A\xff", "x"), inv, "UTF-8"},
-		"env value not UTF-8": {env("LATIN", "caf\xe9"), inv, "variable LATIN is not valid UTF-8"},
-		"env value with NUL":  {env("ZERO", "a\x00b"), inv, "variable ZERO contains a NUL"},
-		"relative cwd":        {changed(func(in *Input) { in.Config.WorkingDir = "srv" }), inv, "absolute"},
-		"relative image cwd":  {changed(func(in *Input) { in.Image.WorkingDir = "srv" }), inv, "absolute"},
+		"empty command":      {changed(func(in *Input) { in.Config.Command = []string{""} }), inv, "command"},
+		"NUL in argument":    {changed(func(in *Input) { in.Config.Args = []string{"a", "b\x00c"} }), inv, "argument 2"},
+		"argument not UTF-8": {changed(func(in *Input) { in.Config.Args = []string{"\xff"} }), inv, "UTF-8"},
+		"env name empty":     {env("", "x"), inv, "name of variable 0"},
+		"env name with =":    {env("A=B", "x"), inv, "'='"},
+		"env name not UTF-8": {env("A\xff", "x"), inv, "UTF-8"},
+		"env value with NUL": {env("ZERO", "a\x00b"), inv, "variable ZERO contains a NUL"},
+		"relative cwd":       {changed(func(in *Input) { in.Config.WorkingDir = "srv" }), inv, "absolute"},
+		"relative image cwd": {changed(func(in *Input) { in.Image.WorkingDir = "srv" }), inv, "absolute"},
 		"cwd of CVE-2024-21626": {
 			changed(func(in *Input) { in.Image.WorkingDir = "/proc/self/fd/7" }), inv, "names a process"},
 		"uid -1": {changed(func(in *Input) { in.User.UID = 1<<32 - 1 }), inv, "no change"},
@@ -265,7 +264,7 @@ func TestResourceErrors(t *testing.T) {
 // TestErrorsHideValues: a variable may hold a password.
 func TestErrorsHideValues(t *testing.T) {
 	in := base()
-	in.Config.Envs = []*cri.KeyValue{{Key: "PASSWORD", Value: []byte("s3cr3t\xff")}}
+	in.Config.Envs = []*cri.KeyValue{{Key: "PASSWORD", Value: []byte("s3cr3t\x00")}}
 	_, _, err := Container(in)
 	if err == nil || strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("error %v shows the value of a variable", err)

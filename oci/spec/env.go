@@ -57,11 +57,11 @@ func (b *builder) imageEnv(e *environ) {
 	}
 }
 
-// configEnv sets the container's variables. Values are bytes since cri-api 0.37: newlines are legal; a value that JSON
-// or the kernel cannot carry is an error that names the variable and never includes its value.
+// configEnv sets the container's variables. Values are bytes since cri-api 0.37: newlines are legal, a NUL is an error
+// that names the variable and never includes its value.
 func (b *builder) configEnv(e *environ) error {
 	for i, kv := range b.in.Config.GetEnvs() {
-		name, value := kv.GetKey(), string(kv.GetValue())
+		name, value := kv.GetKey(), EnvValue(kv.GetValue())
 		if name == "" || strings.Contains(name, "=") {
 			return invalid("the name of variable %d is empty or contains '='", i)
 		}
@@ -71,10 +71,17 @@ func (b *builder) configEnv(e *environ) error {
 		if err := checkText("the value of variable "+name, value); err != nil {
 			return err
 		}
+		if len(value) != len(kv.GetValue()) {
+			b.warn("environment: bytes in the value of %.100q are not UTF-8, which config.json needs: they are U+FFFD", name)
+		}
 		e.set(name + "=" + value)
 	}
 	return nil
 }
+
+// EnvValue returns the value of a variable as config.json can carry it: with U+FFFD for each byte that is not UTF-8.
+// Such values come with the binary keys of a Secret, of which a program may use none (kubernetes issue 139132).
+func EnvValue(value []byte) string { return string([]rune(string(value))) }
 
 // environ is a list of NAME=value with each name once, at the position where it was first set.
 type environ struct {
