@@ -96,7 +96,7 @@ func (e *Engine) releaseExited(ctx context.Context, c *Container) {
 func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	start := c.startAttempt()
 	var oomCause string
-	if x.OOM && e.deps.OOMCause != nil {
+	if x.OOM && x.Code != 0 && start.err == nil && e.deps.OOMCause != nil {
 		oomCause = e.deps.OOMCause(c.ID, c.pod.ID)
 	}
 	err := c.observe(record.ContainerExited, func(s *record.ContainerStatus) { describeExit(s, x, start, oomCause) })
@@ -130,7 +130,7 @@ func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt, oom
 	case x.Code == 0:
 		s.Reason = reasonCompleted
 	case x.Code == 128+int32(syscall.SIGSYS):
-		s.Reason, s.Message = reasonError, "ended by SIGSYS, the signal for system calls that a seccomp profile forbids"
+		s.Reason, s.Message = reasonError, "SIGSYS ended it or its child, the signal for system calls that seccomp forbids"
 	default:
 		s.Reason = reasonError
 	}

@@ -7,24 +7,29 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // OOMCause says which process of a container the kernel killed last for lack of memory, and which limit was reached:
-// the container's, its sandbox's (that of a virtual machine or of gVisor), the pod's, that of a cgroup above, or the
-// memory of the node. Both are ids; the cgroup of the container or of its sandbox has one of them in its name. The
-// source is the kernel's log (mm/oom_kill.c, since Linux 5.0), which names both cgroups. It returns "" where that log
-// cannot be read or no longer has the kill; the kernel writes at most ten kills in five seconds.
+// the container's, its sandbox's (that of a virtual machine or of gVisor), the pod's, that of another cgroup, or none.
+// Both are ids; the cgroup of the container or of its sandbox has one of them in its name. The source is the kernel's
+// log (mm/oom_kill.c, since Linux 5.0), which names both cgroups. It returns "" where that log cannot be read or does
+// not have the kill in one piece: the kernel writes at most ten in five seconds.
 func OOMCause(container, sandbox string) (cause string) {
 	// Not an os.File: its Read would wait for the next record.
-	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
 		return ""
 	}
 	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Rdev != unix.Mkdev(1, 11) { // nodes in containers have links there
+		return ""
+	}
 	buf := make([]byte, 8<<10) // the longest record
-	for {
+	for end := time.Now().Add(readLimit); time.Now().Before(end); {
 		n, err := unix.Read(fd, buf)
 		switch {
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR): // EPIPE: the next record was overwritten
@@ -36,54 +41,89 @@ func OOMCause(container, sandbox string) (cause string) {
 			}
 		}
 	}
+	return cause
 }
 
+// readLimit bounds how long the log is read: somebody may write it as fast.
+const readLimit = time.Second
+
 // oomRecord begins the text of a kill.
-const oomRecord = ";oom-kill:constraint="
+const oomRecord = "oom-kill:constraint="
 
 // userPriority is the lowest priority of a record that a process wrote; the kernel's have a lower one.
 const userPriority = 8
 
+// maxName is the longest name of a process, TASK_COMM_LEN-1. It may contain anything.
+const maxName = 15
+
 // oomCause is OOMCause of one record of the kernel's log, "" if that is about something else.
 func oomCause(record, container, sandbox string) string {
-	head, text, _ := strings.Cut(record, oomRecord)
+	head, text, _ := strings.Cut(record, ";")
 	priority, _, _ := strings.Cut(head, ",")
-	if n, err := strconv.Atoi(priority); err != nil || n >= userPriority {
-		return "" // a process wrote it
+	n, err := strconv.Atoi(priority)
+	text, isKill := strings.CutPrefix(text, oomRecord)
+	if err != nil || n >= userPriority || !isKill {
+		return ""
 	}
 	text, _, _ = strings.Cut(text, "\n")
-	limits, victim, _ := strings.Cut(text, ",task_memcg=")
-	group, process, _ := strings.Cut(victim, ",task=")
-	end := strings.LastIndex(process, ",pid=") // the name of the process may have commas
-	own := podCgroup(group, container)
-	if own == "" {
-		own = podCgroup(group, sandbox)
+	constraint, _, _ := strings.Cut(text, ",")
+	text = text[:max(0, strings.LastIndex(text, ",pid="))]
+	const task = ",task="
+	at := max(0, len(text)-len(task)-maxName)
+	before, process, _ := strings.Cut(text[at:], task)
+	limits, group := cutLast(text[:at]+before, ",task_memcg=")
+	_, limit := cutLast(limits, ",oom_memcg=")
+	own := container
+	if pod, _ := aroundID(group, own); pod == "" {
+		own = sandbox
 	}
-	if own == "" || end < 0 {
+	pod, _ := aroundID(group, own)
+	if pod == "" {
 		return ""
 	}
-	_, limit, found := strings.Cut(limits, ",oom_memcg=")
-	var where string
-	switch {
-	case !found:
-		where = "the node had no memory left"
-	case podCgroup(limit, container) != "":
-		where = "the container reached its memory limit"
-	case podCgroup(limit, sandbox) != "":
-		where = "the sandbox of its pod reached its memory limit"
-	case limit == own:
-		where = "its pod reached its memory limit"
-	default:
-		where = fmt.Sprintf("cgroup %.200s reached its memory limit", limit)
-	}
-	return fmt.Sprintf("the kernel killed process %q: %s", process[:end], where)
+	return fmt.Sprintf("the kernel killed process %q: %s", process, reached(constraint, limit, pod, own, own == container))
 }
 
-// podCgroup returns the parent of the cgroup with the id in its name that is, or contains, the cgroup dir; "" if none.
-func podCgroup(dir, id string) string {
-	before, _, found := strings.Cut(dir, id)
-	if !found || id == "" {
-		return ""
+// reached says which limit was reached: that of the cgroup limit, in words, for a container or sandbox with this id in
+// the cgroup pod.
+func reached(constraint, limit, pod, id string, isContainer bool) string {
+	what := "the sandbox of its pod"
+	if isContainer {
+		what = "the container"
 	}
-	return path.Dir(before + "x")
+	_, below := aroundID(limit, id)
+	switch {
+	case limit == "" && constraint == "CONSTRAINT_NONE":
+		return "the node had no memory left"
+	case limit == "":
+		return "the part of the node's memory that it may use was full"
+	case strings.Contains(limit, id) && (below == "" || below == "/container"): // the latter is crun's
+		return what + " reached its memory limit"
+	case strings.Contains(limit, id):
+		return "a cgroup in " + what + " reached its memory limit"
+	case limit == pod:
+		return "its pod reached its memory limit"
+	}
+	return fmt.Sprintf("cgroup %.200s reached its memory limit", limit)
+}
+
+// cutLast cuts s around the last sep; after is "" without one.
+func cutLast(s, sep string) (before, after string) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):]
+	}
+	return s, ""
+}
+
+// aroundID returns the parent of the cgroup with the id in its name on the way to the cgroup dir, and the rest of the
+// way; "" without one.
+func aroundID(dir, id string) (parent, below string) {
+	i := strings.Index(dir, id)
+	if id == "" || i < 0 {
+		return "", ""
+	}
+	if end := strings.Index(dir[i:], "/"); end >= 0 {
+		below = dir[i+end:]
+	}
+	return path.Dir(dir[:i] + "x"), below
 }

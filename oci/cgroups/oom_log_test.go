@@ -1,11 +1,13 @@
 package cgroups
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestOOMCauseOfRecord(t *testing.T) {
@@ -22,6 +24,8 @@ func TestOOMCauseOfRecord(t *testing.T) {
 	for name, c := range map[string]struct{ record, want string }{
 		"container": {head + pod + "/ctr,task_memcg=" + pod + "/ctr" + task, killed + "the container" + reached},
 		"a cgroup in it": {head + pod + "/ctr/app,task_memcg=" + pod + "/ctr/app" + task,
+			killed + "a cgroup in the container" + reached},
+		"crun's": {head + pod + "/ctr/container,task_memcg=" + pod + "/ctr/container" + task,
 			killed + "the container" + reached},
 		"systemd": {head + slice + ",task_memcg=" + slice + "/crun-ctr.scope/container" + task,
 			killed + "its pod" + reached},
@@ -30,6 +34,12 @@ func TestOOMCauseOfRecord(t *testing.T) {
 		"class": {head + "/kubepods/burstable,task_memcg=" + pod + "/ctr" + task,
 			killed + "cgroup /kubepods/burstable" + reached},
 		"node": {global + ",task_memcg=" + pod + "/ctr" + task, killed + "the node had no memory left"},
+		"cpuset": {strings.Replace(global, "_NONE", "_CPUSET", 1) + ",task_memcg=" + pod + "/ctr" + task,
+			killed + "the part of the node's memory that it may use was full"},
+		"name like a field": {head + pod + "/ctr,task_memcg=" + pod + "/ctr,task=,task_memcg=/x,pid=2,uid=0\n",
+			`the kernel killed process ",task_memcg=/x": the container` + reached},
+		"in another record": {"6,1,2,-;audit: name=\"/x;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/ctr," +
+			"task_memcg=/ctr,task=lie,pid=1\"\n", ""},
 		"name with commas": {head + pod + "/ctr,task_memcg=" + pod + "/ctr,task=a,pid=1,pid=2,uid=0\n",
 			`the kernel killed process "a,pid=1": the container` + reached},
 		"another container":    {head + pod + ",task_memcg=" + pod + "/other" + task, ""},
@@ -48,9 +58,14 @@ func TestOOMCause(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes cgroups")
 	}
-	root, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if log, err := os.Open("/dev/kmsg"); err != nil {
+		t.Skip("the kernel's log cannot be read")
+	} else {
+		log.Close()
+	}
+	root, limit, swap := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	if !isDir(root) {
-		root, limit = "/sys/fs/cgroup", "memory.max"
+		root, limit, swap = "/sys/fs/cgroup", "memory.max", "memory.swap.max"
 	}
 	mkdir := func(t *testing.T, dir string) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -60,8 +75,9 @@ func TestOOMCause(t *testing.T) {
 	}
 	for limited, want := range map[string]string{"kid": "the container reached", "": "its pod reached"} {
 		t.Run("limit of "+limited, func(t *testing.T) {
-			dir := filepath.Join(root, "podd-oom-test")
-			kid := filepath.Join(dir, "podd-oom-kid")
+			dir := filepath.Join(root, fmt.Sprintf("podd-oom-test-%d", os.Getpid()))
+			id := fmt.Sprintf("podd-oom-kid-%d", os.Getpid())
+			kid := filepath.Join(dir, id)
 			mkdir(t, dir)
 			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o644) // v2
 			mkdir(t, kid)
@@ -70,13 +86,22 @@ func TestOOMCause(t *testing.T) {
 				at = kid
 			}
 			write(t, filepath.Join(at, limit), "20M")
-			cmd := exec.Command("sh", "-c", `echo $$ >"$0"/cgroup.procs; exec dd if=/dev/zero of=/dev/null bs=64M count=1`, kid)
-			if out, err := cmd.CombinedOutput(); err == nil {
-				t.Fatalf("dd ended well: %s", out)
+			for _, value := range []string{"20M", "0"} { // v1: memory and swap, v2: swap; absent without accounting
+				_ = os.WriteFile(filepath.Join(at, swap), []byte(value), 0o644)
 			}
-			got := OOMCause("podd-oom-kid", "")
-			if !strings.HasPrefix(got, `the kernel killed process "dd": `+want) {
-				t.Errorf("cause = %q, want %s", got, want)
+			// The kernel writes ten kills in five seconds, and other tests run.
+			for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Second) {
+				cmd := exec.Command("sh", "-c", `echo $$ >"$0"/cgroup.procs; exec dd if=/dev/zero of=/dev/null bs=64M count=1`, kid)
+				if out, err := cmd.CombinedOutput(); err == nil {
+					t.Fatalf("dd ended well: %s", out)
+				}
+				got := OOMCause(id, "")
+				if strings.HasPrefix(got, `the kernel killed process "dd": `+want) {
+					return
+				}
+				if got != "" || time.Now().After(end) {
+					t.Fatalf("cause = %q, want %s", got, want)
+				}
 			}
 		})
 	}

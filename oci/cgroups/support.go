@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,8 +15,6 @@ import (
 type Support struct {
 	// V2 is true on a pure cgroup v2 machine.
 	V2 bool
-	// Delegated is true if cgroup v2 is mounted with nsdelegate.
-	Delegated bool
 	// Hugetlb and Swap: use of huge pages and of swap can be limited.
 	Hugetlb, Swap bool
 }
@@ -30,17 +27,10 @@ func Probe() (Support, error) {
 		return Support{}, &fs.PathError{Op: "statfs", Path: root, Err: err}
 	}
 	if st.Type == unix.CGROUP2_SUPER_MAGIC {
-		s, err := probeV2(root)
-		mounts, errMounts := mountinfo.GetMounts(mountinfo.SingleEntryFilter(root))
-		s.Delegated = len(mounts) > 0 && delegated(mounts[len(mounts)-1])
-		return s, errors.Join(err, errMounts)
+		return probeV2(root)
 	}
 	h, err := mounted()
 	return h.probeV1(), err
-}
-
-func delegated(m *mountinfo.Info) bool {
-	return slices.Contains(strings.Split(m.VFSOptions, ","), "nsdelegate")
 }
 
 // probeV2 looks for swap accounting in the cgroups below the root: the root itself has no memory.swap.max. If none of
