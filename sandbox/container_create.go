@@ -262,7 +262,7 @@ func (c *Container) createProcess(ctx context.Context, rt Runtime, b *containerB
 	return err
 }
 
-// prepareLog makes the log's directories in the pod's noted log directory (CVE-2025-0750).
+// prepareLog makes the log's directories in the pod's log directory (CVE-2025-0750).
 func (c *Container) prepareLog() (logfile.Log, error) {
 	if c.View().LogPath() == "" {
 		return logfile.Log{}, nil
@@ -281,8 +281,8 @@ func (c *Container) rootfsRequest() image.RootfsRequest {
 	return image.RootfsRequest{ContainerID: c.ID, ImageID: c.ImageID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids}
 }
 
-// prepareRootfs makes the directories for podd's own mounts and those that the image declares as VOLUME, and sets the
-// time zone.
+// prepareRootfs makes the directories for mounts, those that the image declares as VOLUME, and the working directory,
+// and sets the time zone.
 func (e *Engine) prepareRootfs(ctx context.Context, c *Container, b containerBuild) error {
 	hostUID, hostGID := convert.HostOwner(c.pod.Config)
 	uid, gid := int(hostUID), int(hostGID)
@@ -290,6 +290,10 @@ func (e *Engine) prepareRootfs(ctx context.Context, c *Container, b containerBui
 		return err
 	}
 	if err := host.MakeVolumes(ctx, b.rootfs, b.image.Config.Volumes, uid, gid); err != nil {
+		return err
+	}
+	workingDir := cmp.Or(c.Config.GetWorkingDir(), b.image.Config.WorkingDir)
+	if err := host.MakeParents(b.rootfs, workingDir, c.Config.GetMounts(), uid, gid); err != nil {
 		return err
 	}
 	return host.SetTimezone(b.rootfs, e.cfg.Load().Timezone, uid, gid)

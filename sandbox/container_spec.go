@@ -25,11 +25,14 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 		return nil, err
 	}
 	security := c.Config.GetLinux().GetSecurityContext()
+	if in.User, err = host.LookupUser(b.rootfs, b.image.Config.User, security); err != nil {
+		return nil, fmt.Errorf("user: %w", err)
+	}
 	if in.Mounts, err = e.mounts(ctx, c, b.volumes); err != nil {
 		return nil, err
 	}
-	if in.User, err = host.LookupUser(b.rootfs, b.image.Config.User, security, in.Mounts); err != nil {
-		return nil, fmt.Errorf("user: %w", err)
+	if in.User.Home, err = e.resolver.Home(ctx, in.User, in.Mounts); err != nil {
+		return nil, fmt.Errorf("home directory: %w", err)
 	}
 	if in.Devices, err = host.Devices(c.Config.GetDevices()); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
@@ -100,8 +101,10 @@ func (r *Runtime) createContainer(
 	}
 	// The monitor is alive and the parent: the pid cannot have been reused, even if the process has died.
 	if rec.Init, err = process.Identify(pids.Init); err != nil {
-		return process.Process{}, fmt.Errorf("the container's first process has died, as one that a seccomp profile kills: %w",
-			err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("the container's first process has died, a seccomp profile can be the cause: %w", err)
+		}
+		return process.Process{}, err
 	}
 	rec.Cgroups = r.ownCgroups(b, rec)
 	rec.Start, rec.Cgroup = r.withoutRuntime(b, rec)

@@ -30,6 +30,8 @@ func (c *catalog) own() {
 	linked := tree{}
 	linked.symlink("var/run", "/run")
 	c.over(v1.Config{Cmd: []string{"sh"}, Volumes: map[string]struct{}{"/run": {}}}, linked, "podd/volume-run:latest")
+	c.over(v1.Config{Cmd: []string{"sh"}, WorkingDir: "/var/run/app", Volumes: map[string]struct{}{"/var/run/db": {}}},
+		linked, "podd/dangling:latest")
 	c.plain(v1.Config{
 		Cmd:        []string{"sh", "-c", `trap 'echo got USR1; exit 7' USR1; echo ready; while true; do sleep 0.1; done`},
 		StopSignal: "SIGUSR1",

@@ -312,7 +312,16 @@ func containerImageConfig(k *kubelet) {
 			k.Errorf("command or args given: %s: output = %q, want %q", c.name, got, c.want)
 		}
 	}
-	out, _ := k.outputIn(pod, podCfg, "echo $GREETING-$EMPTY-$MORE; pwd", is, func(c *cri.ContainerConfig) {
+	const dangling = "docker.io/podd/dangling:latest" // its /var/run is a link to /run, which it has not
+	k.have(dangling)
+	out, _ := k.outputIn(pod, podCfg, "pwd -P; ls -d /run/db /run/secrets/token", func(c *cri.ContainerConfig) {
+		c.Image, c.WorkingDir = &cri.ImageSpec{Image: dangling}, ""
+		c.Mounts = []*cri.Mount{{HostPath: "/etc/hosts", ContainerPath: "/var/run/secrets/token", Readonly: true}}
+	})
+	if want := "/run/app\n/run/db\n/run/secrets/token\n"; out != want {
+		k.Errorf("working directory, volume and mount below a dangling link = %q, want %q", out, want)
+	}
+	out, _ = k.outputIn(pod, podCfg, "echo $GREETING-$EMPTY-$MORE; pwd", is, func(c *cri.ContainerConfig) {
 		c.Envs = []*cri.KeyValue{{Key: "GREETING", Value: []byte("bye")}, {Key: "MORE", Value: []byte("a=b c")}}
 	})
 	if out != "bye--a=b c\n/var/log\n" {

@@ -137,7 +137,7 @@ func rlimitMax(f *spec.Facts) error {
 
 func cgroupSupport(f *spec.Facts) error {
 	c, err := cgroups.Probe()
-	f.CgroupV2, f.CgroupsDelegated, f.Hugetlb, f.Swap = c.V2, c.Delegated, c.Hugetlb, c.Swap
+	f.CgroupV2, f.Hugetlb, f.Swap = c.V2, c.Hugetlb, c.Swap
 	return err
 }
 

@@ -67,7 +67,7 @@ func (m *machine) input(
 		},
 		Handler: m.handler, Host: facts,
 	}
-	if in.User, err = host.LookupUser(m.Rootfs, "", sc, nil); err != nil {
+	if in.User, err = host.LookupUser(m.Rootfs, "", sc); err != nil {
 		m.t.Fatal(err)
 	}
 	if in.Mounts, err = host.NewResolver(1, false).Mounts(m.t.Context(), config.GetMounts(), nil); err != nil {

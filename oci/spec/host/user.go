@@ -1,6 +1,8 @@
 package host
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -21,11 +23,8 @@ const maxGroups = 65536
 //
 // The group is run_as_group, else that of USER if USER was chosen, else the account's, else 0. Groups holds the group
 // itself, the groups in etc/group that the account is a member of unless the policy is Strict, and supplemental_groups.
-// The home directory is that of the etc/passwd that the process sees: mounts may bring another one than the image's.
 // Errors wrap ErrInvalidArgument.
-func LookupUser(
-	rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext, mounts []spec.Mount,
-) (spec.User, error) {
+func LookupUser(rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext) (spec.User, error) {
 	user, grp, err := requestedUser(imageUser, sc)
 	if err != nil {
 		return spec.User{}, err
@@ -34,7 +33,7 @@ func LookupUser(
 	if err != nil {
 		return spec.User{}, err
 	}
-	u := spec.User{UID: a.uid, GID: a.gid, Home: homeIn(mounts, a)}
+	u := spec.User{UID: a.uid, GID: a.gid, Home: a.home}
 	if grp != "" {
 		if u.GID, err = lookupGroup(rootfs, grp); err != nil {
 			return spec.User{}, err
@@ -51,24 +50,31 @@ func LookupUser(
 
 const passwdFile = "/etc/passwd"
 
-// homeIn returns the home directory of the account in the passwd file of a mount, and that of the image where no mount
-// has such a file. A file that cannot be read is one without the account.
-func homeIn(mounts []spec.Mount, a account) string {
-	home, file := a.home, ""
+// Home returns the home directory of the user in the passwd file that a mount brings, "" if it has no such account or
+// cannot be read, and u.Home if no mount has the file: the process sees that of the mount.
+func (r *Resolver) Home(ctx context.Context, u spec.User, mounts []spec.Mount) (string, error) {
+	root, path := "", "/passwd"
 	for _, m := range mounts {
-		root, path := m.Source, "/passwd"
-		switch at := filepath.Clean(m.Config.GetContainerPath()); {
-		case at == passwdFile:
+		switch filepath.Clean(m.Config.GetContainerPath()) {
+		case passwdFile: // it is mounted over the directory, whatever their order
 			root, path = filepath.Split(m.Source)
-		case at != filepath.Dir(passwdFile) || file != "": // the file is mounted over the directory
-			continue
-		}
-		home, file = "", path
-		if found, _ := findAccount(root, path, func(b account) bool { return b.uid == a.uid }); found != nil {
-			home = found.home
+		case filepath.Dir(passwdFile):
+			root = cmp.Or(root, m.Source)
 		}
 	}
-	return home
+	if root == "" {
+		return u.Home, nil
+	}
+	return within(ctx, r, func(at func(path string) error) (string, error) {
+		if err := at(filepath.Join(root, path)); err != nil {
+			return "", err
+		}
+		found, _ := findAccount(root, path, func(a account) bool { return a.uid == u.UID })
+		if found == nil {
+			return "", nil
+		}
+		return found.home, nil
+	})
 }
 
 // requestedUser returns user and group as text. If the security context names a user the image's group is not used.

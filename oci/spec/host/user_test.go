@@ -134,7 +134,7 @@ func TestLookupUser(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := LookupUser(root, c.image, c.sc, nil)
+			got, err := LookupUser(root, c.image, c.sc)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestLookupUserErrors(t *testing.T) {
 		"too many groups":      {"", &sc{SupplementalGroups: manyGroups()}, "65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := LookupUser(root, c.image, c.sc, nil)
+			got, err := LookupUser(root, c.image, c.sc)
 			if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%+v, %v; want an error that says %q", got, err, c.says)
 			}
@@ -201,11 +201,11 @@ func manyGroups() []int64 {
 // TestLookupUserWithoutFiles: images without accounts are common.
 func TestLookupUserWithoutFiles(t *testing.T) {
 	root := t.TempDir()
-	got, err := LookupUser(root, "1000:1000", nil, nil)
+	got, err := LookupUser(root, "1000:1000", nil)
 	if diff := cmp.Diff(spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000}}, got); err != nil || diff != "" {
 		t.Error(diff, err)
 	}
-	if _, err := LookupUser(root, "app", nil, nil); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := LookupUser(root, "app", nil); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("LookupUser of a name without passwd: error %v, want ErrInvalidArgument", err)
 	}
 }
@@ -248,7 +248,7 @@ func TestHostileAccounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			begin := time.Now()
-			got, err := LookupUser(root, "app", nil, nil)
+			got, err := LookupUser(root, "app", nil)
 			if c.fail != (err != nil) || got.UID != c.uid {
 				t.Errorf("LookupUser = %+v, %v, want uid %d, an error: %v", got, err, c.uid, c.fail)
 			}
@@ -275,7 +275,7 @@ func TestAccountsBehindLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := LookupUser(root, "app:wheel", nil, nil)
+	got, err := LookupUser(root, "app:wheel", nil)
 	want := spec.User{UID: 1000, GID: 10, Groups: []uint32{10, 50000}, Home: "/home/app"}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(diff, err)
@@ -294,7 +294,7 @@ func TestAccountsSwapped(t *testing.T) {
 	swapping(t, filepath.Join(root, "etc"), evil)
 	inside := 0
 	for range 3000 {
-		got, err := LookupUser(root, "app", nil, nil)
+		got, err := LookupUser(root, "app", nil)
 		if got.UID == 666 {
 			t.Fatal("LookupUser = uid 666, that of the host's file")
 		}
@@ -332,7 +332,7 @@ func TestManyMembers(t *testing.T) {
 		members[i] = fmt.Sprintf("user%d", i)
 	}
 	root := image(t, "app:x:1:1::/:/\n", "all:x:70:"+strings.Join(members, ",")+",app\nlast:x:71:app")
-	got, err := LookupUser(root, "app", nil, nil)
+	got, err := LookupUser(root, "app", nil)
 	if err != nil || !slices.Equal(got.Groups, []uint32{1, 70, 71}) {
 		t.Errorf("LookupUser = %+v, %v, want groups [1 70 71]", got, err)
 	}
@@ -363,9 +363,12 @@ func TestHomeInMounts(t *testing.T) {
 		"not a regular file": {"app", []spec.Mount{at("/etc/passwd", "/dev/zero")}, ""},
 		"no passwd":          {"app", []spec.Mount{at("/etc", t.TempDir())}, ""},
 	} {
-		u, err := LookupUser(root, c.user, nil, c.mounts)
-		if err != nil || u.Home != c.want {
-			t.Errorf("%s: home = %q, %v, want %q", name, u.Home, err, c.want)
+		u, err := LookupUser(root, c.user, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := NewResolver(1, false).Home(t.Context(), u, c.mounts); err != nil || got != c.want {
+			t.Errorf("%s: home = %q, %v, want %q", name, got, err, c.want)
 		}
 	}
 }
@@ -383,7 +386,6 @@ func FuzzLookupUser(f *testing.F) {
 		write(t, filepath.Join(root, "etc/group"), group)
 		u, err := LookupUser(
 			root, image, &cri.LinuxContainerSecurityContext{RunAsUsername: name, SupplementalGroups: []int64{supplemental}},
-			nil,
 		)
 		if err != nil {
 			if !errors.Is(err, errdefs.ErrInvalidArgument) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/openat"
 )
@@ -29,6 +30,7 @@ func MakeVolumes(ctx context.Context, rootfs string, volumes map[string]struct{}
 		return err
 	}
 	defer root.Close()
+	dirs := newDirMaker(root, uid, gid)
 	for _, v := range slices.Sorted(maps.Keys(volumes)) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -36,52 +38,84 @@ func MakeVolumes(ctx context.Context, rootfs string, volumes map[string]struct{}
 		if strings.Contains(v, "\x00") {
 			return invalid("the image declares a volume at %q, which contains a NUL byte", v)
 		}
-		if err := mkdirAll(root, filepath.Join("/", v), uid, gid); err != nil {
+		if err := dirs.make(filepath.Join("/", v)); err != nil {
 			return fmt.Errorf("create the image's volume %q: %w", v, err)
 		}
 	}
 	return nil
 }
 
-// maxLinks is how many links without a target a path may have, as the kernel's MAXSYMLINKS.
-const maxLinks = 40
+// MakeParents creates the working directory and the directories above mount points where they are missing. Runtimes do
+// so, but not all of them below a link without a target, as /var/run often is. They report what cannot be made here.
+func MakeParents(rootfs, workingDir string, mounts []*cri.Mount, uid, gid int) error {
+	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	dirs := newDirMaker(root, uid, gid)
+	_ = dirs.make(filepath.Join("/", workingDir))
+	for _, m := range mounts {
+		_ = dirs.make(filepath.Dir(filepath.Join("/", m.GetContainerPath())))
+	}
+	return nil
+}
+
+// maxLinks is how many links without a target are followed for one container, and maxTarget is how many directories
+// such a link may name: the image store bounds only the paths themselves.
+const maxLinks, maxTarget = 40, 64
 
 // mkdirAll is os.MkdirAll with root as "/". Each directory is created and chowned in its opened parent, so that no
 // symbolic link is followed by chance. The target of a link that has none, such as /var/run in an image without /run,
 // is created first.
 func mkdirAll(root *os.File, path string, uid, gid int) error {
-	return mkdirBelowLinks(root, path, uid, gid, maxLinks)
+	return newDirMaker(root, uid, gid).make(path)
 }
 
-func mkdirBelowLinks(root *os.File, path string, uid, gid, links int) error {
+// dirMaker is mkdirAll for several paths, with the bounds for all of them.
+type dirMaker struct {
+	root     *os.File
+	uid, gid int
+	links    int // that may still be followed
+}
+
+func newDirMaker(root *os.File, uid, gid int) *dirMaker {
+	return &dirMaker{root: root, uid: uid, gid: gid, links: maxLinks}
+}
+
+func (m *dirMaker) make(path string) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	at, err := openat.Open(root, path, how)
+	at, err := openat.Open(m.root, path, how)
 	if err == nil {
 		return at.Close()
 	}
 	if !errors.Is(err, fs.ErrNotExist) || path == "/" {
 		return err
 	}
-	if err := mkdirBelowLinks(root, filepath.Dir(path), uid, gid, links); err != nil {
+	if err := m.make(filepath.Dir(path)); err != nil {
 		return err
 	}
-	parent, err := openat.Open(root, filepath.Dir(path), how)
+	parent, err := openat.Open(m.root, filepath.Dir(path), how)
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
-	err = makeDirAt(parent, filepath.Base(path), path, uid, gid)
-	if !errors.Is(err, fs.ErrExist) || links == 0 {
+	err = makeDirAt(parent, filepath.Base(path), path, m.uid, m.gid)
+	if !errors.Is(err, fs.ErrExist) || m.links == 0 {
 		return err
 	}
-	target, err := linkTarget(root, parent, filepath.Base(path))
+	target, err := linkTarget(m.root, parent, filepath.Base(path))
 	if err != nil {
 		return err
 	}
-	if err := mkdirBelowLinks(root, target, uid, gid, links-1); err != nil {
+	if strings.Count(target, "/") > maxTarget {
+		return invalid("%.100q is a link to more than %d directories that are missing", path, maxTarget)
+	}
+	m.links--
+	if err := m.make(target); err != nil {
 		return err
 	}
-	if at, err = openat.Open(root, path, how); err != nil {
+	if at, err = openat.Open(m.root, path, how); err != nil {
 		return err
 	}
 	return at.Close()

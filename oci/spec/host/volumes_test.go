@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func set(paths ...string) map[string]struct{} {
@@ -97,6 +99,35 @@ func TestMakeVolumesBelowDanglingLinks(t *testing.T) {
 	}
 	if err := MakeVolumes(t.Context(), root, set("/loop/x"), uid, gid); err == nil {
 		t.Error("a volume below a link to itself: no error")
+	}
+	if err := os.Symlink(strings.Repeat("/x", maxTarget+1), filepath.Join(root, "far")); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeVolumes(t.Context(), root, set("/far/x"), uid, gid); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		t.Errorf("a volume below a link to %d directories: %v, want an invalid argument", maxTarget+1, err)
+	}
+}
+
+// TestMakeParents: mount points and the working directory may be below a dangling link; what cannot be made is left to
+// the runtime.
+func TestMakeParents(t *testing.T) {
+	root := t.TempDir()
+	for _, err := range []error{os.Mkdir(filepath.Join(root, "var"), 0o755),
+		os.Symlink("/run", filepath.Join(root, "var/run")), os.Symlink("/loop", filepath.Join(root, "loop"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts := []*cri.Mount{{ContainerPath: "/var/run/secrets/kubernetes.io/serviceaccount"}, {ContainerPath: "/loop/x/y"},
+		{ContainerPath: "/top"}}
+	if err := MakeParents(root, "/var/run/app", mounts, os.Getuid(), os.Getgid()); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{"run/app": true, "run/secrets/kubernetes.io": true,
+		"run/secrets/kubernetes.io/serviceaccount": false, "top": false} {
+		if _, err := os.Lstat(filepath.Join(root, path)); (err == nil) != want {
+			t.Errorf("%s: %v, want it: %v", path, err, want)
+		}
 	}
 }
 
