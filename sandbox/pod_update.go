@@ -47,8 +47,8 @@ func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *
 	if err := group.Update(limits); err != nil {
 		return fmt.Errorf("update pod sandbox: %w", err)
 	}
-	before := p.View().Linux()
 	err = p.observe(record.PodReady, func(s *record.PodStatus) {
+		before := record.PodView{Pod: &p.Pod, Status: *s}.Linux()
 		s.Limits = &cri.LinuxPodSandboxConfig{
 			Overhead:  convert.MergeResources(before.GetOverhead(), overhead),
 			Resources: convert.MergeResources(before.GetResources(), resources),

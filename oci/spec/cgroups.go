@@ -1,11 +1,10 @@
 package spec
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
-	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // DefaultCgroup is the parent of containers whose pod has none: /podd, or podd.slice.
@@ -105,13 +104,19 @@ func (b *builder) cgroup() error {
 		return err
 	}
 	b.spec.Linux.CgroupsPath = b.in.CgroupsPath
-	if b.in.WritableCgroups && (!b.in.Host.CgroupsDelegated || b.in.Handler.OwnKernel) {
-		return fmt.Errorf("%w: the handler has writable_cgroups, which needs cgroup v2 mounted with nsdelegate (mount -o "+
-			"remount,nsdelegate /sys/fs/cgroup) and a runtime that uses the kernel of the node", errdefs.ErrFailedPrecondition)
-	}
 	return nil
 }
 
-// maxDescendants is how many cgroups a container can make below its own if that is writable: each takes memory of the
-// kernel, of which only a part is counted.
-const maxDescendants = "1000"
+// writableCgroups reports whether Input.WritableCgroups has an effect for this container.
+func (b *builder) writableCgroups() bool {
+	return b.in.WritableCgroups && b.in.Host.CgroupV2 && b.userns() && !b.privileged && !b.in.Handler.OwnKernel
+}
+
+// limitCgroups bounds the cgroups that a container can make: each takes memory of the kernel, of which only a part is
+// counted, and tools remove them by paths.
+func limitCgroups(r *specs.LinuxResources) {
+	if r.Unified == nil {
+		r.Unified = map[string]string{}
+	}
+	r.Unified["cgroup.max.descendants"], r.Unified["cgroup.max.depth"] = "1000", "10"
+}

@@ -7,10 +7,6 @@ const ttyGroup = 5
 
 // defaultMounts returns the mounts that every container has.
 func (b *builder) defaultMounts() []specs.Mount {
-	cgroups := b.kernelAccess()
-	if b.in.WritableCgroups {
-		cgroups = "rw"
-	}
 	list := []specs.Mount{
 		b.proc(),
 		{
@@ -21,10 +17,7 @@ func (b *builder) defaultMounts() []specs.Mount {
 		b.pts(),
 		b.shm(),
 		b.mqueue(),
-		{
-			Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
-			Options: append(quiet(), "relatime", cgroups),
-		},
+		b.cgroupMount(),
 	}
 	return append(list, b.podFiles()...)
 }
@@ -60,6 +53,20 @@ func (b *builder) sys() specs.Mount {
 		return bind("/sys", "/sys", append(quiet(), access)...)
 	}
 	return specs.Mount{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: append(quiet(), access)}
+}
+
+// cgroupMount binds the node's cgroups into a privileged container on cgroup v2, which has no cgroup namespace: a new
+// mount there would change the options of the node's, such as nsdelegate (runc issue 5258).
+func (b *builder) cgroupMount() specs.Mount {
+	const path = "/sys/fs/cgroup"
+	if b.in.Host.CgroupV2 && !b.cgroupNamespace() && !b.in.Handler.OwnKernel {
+		return bind(path, path, append(quiet(), "relatime", b.kernelAccess())...)
+	}
+	access := b.kernelAccess()
+	if b.writableCgroups() {
+		access = "rw"
+	}
+	return specs.Mount{Destination: path, Type: "cgroup", Source: "cgroup", Options: append(quiet(), "relatime", access)}
 }
 
 func (b *builder) pts() specs.Mount {

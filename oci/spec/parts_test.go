@@ -503,6 +503,27 @@ func TestPrivilegedWithoutHostDevices(t *testing.T) {
 	}
 }
 
+// TestValueNotUTF8: the container starts, with a mark for each byte that config.json cannot carry.
+func TestValueNotUTF8(t *testing.T) {
+	s, warnings, err := Container(changed(func(in *Input) {
+		in.Config.Envs = []*cri.KeyValue{{Key: "LATIN", Value: []byte("caf\xe9\xff")}, {Key: "GOOD", Value: []byte("ü\n")}}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"LATIN=caf\uFFFD\uFFFD", "GOOD=ü\n"} {
+		if !slices.Contains(s.Process.Env, want) {
+			t.Errorf("environment = %q, want %q", s.Process.Env, want)
+		}
+	}
+	about := func(name string) bool {
+		return slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, name) })
+	}
+	if !about("LATIN") || about("GOOD") || about("caf") {
+		t.Errorf("warnings = %q, want one that names LATIN and not its value", warnings)
+	}
+}
+
 // TestNoQuota: a container without a quota is created without one; -1 lifts the quota of one that runs.
 func TestNoQuota(t *testing.T) {
 	s, _, err := Container(limited(&cri.LinuxContainerResources{CpuPeriod: 100_000, CpuQuota: -1}))
@@ -511,33 +532,46 @@ func TestNoQuota(t *testing.T) {
 	}
 }
 
-// TestWritableCgroups: the container's part of the cgroups is writable and limited, where the kernel keeps it from its
-// own limits.
+// TestWritableCgroups: only a container in a user namespace has writable cgroups, with limits. A privileged one sees
+// the node's, which a new mount would change.
 func TestWritableCgroups(t *testing.T) {
 	for name, c := range map[string]struct {
-		delegated, ownKernel bool
-		want                 error
+		change func(*Input)
+		access string
+		typ    string
 	}{
-		"delegated": {true, false, nil}, "not delegated": {false, false, errdefs.ErrFailedPrecondition},
-		"another kernel": {true, true, errdefs.ErrFailedPrecondition},
+		"user namespace": {inUserNamespace, "rw", "cgroup"},
+		"none":           {func(*Input) {}, "ro", "cgroup"},
+		"v1": {func(in *Input) {
+			in.Host.CgroupV2 = false
+			inUserNamespace(in)
+		}, "ro", "cgroup"},
+		"privileged": {func(in *Input) { in.Config.Linux.SecurityContext.Privileged = true }, "rw", "bind"},
+		"privileged on v1": {func(in *Input) {
+			in.Config.Linux.SecurityContext.Privileged, in.Host.CgroupV2 = true, false
+		}, "rw", "cgroup"},
+		"in its own kernel": {func(in *Input) { in.Handler.OwnKernel = true }, "ro", "cgroup"},
 	} {
-		s, _, err := Container(changed(func(in *Input) {
-			in.WritableCgroups, in.Host.CgroupsDelegated, in.Handler.OwnKernel = true, c.delegated, c.ownKernel
-		}))
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: error = %v, want %v", name, err, c.want)
-		}
+		in := with(&cri.LinuxContainerSecurityContext{})
+		in.WritableCgroups, in.Host.CgroupV2, in.Handler.UserNamespaces = true, true, true
+		c.change(&in)
+		s, _, err := Container(in)
 		if err != nil {
-			continue
+			t.Fatalf("%s: %v", name, err)
 		}
 		i := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == "/sys/fs/cgroup" })
-		if o := s.Mounts[i].Options; !slices.Contains(o, "rw") || slices.Contains(o, "ro") {
-			t.Errorf("%s: options of the mount = %q, want rw", name, o)
+		if m := s.Mounts[i]; !slices.Contains(m.Options, c.access) || m.Type != c.typ {
+			t.Errorf("%s: mount = %+v, want %s and %s", name, m, c.typ, c.access)
 		}
-		if got := s.Linux.Resources.Unified["cgroup.max.descendants"]; got != "1000" {
-			t.Errorf("%s: cgroup.max.descendants = %q, want 1000", name, got)
+		if got, want := s.Linux.Resources.Unified["cgroup.max.descendants"] != "", name == "user namespace"; got != want {
+			t.Errorf("%s: limits of cgroups = %v, want them: %v", name, s.Linux.Resources.Unified, want)
 		}
 	}
+}
+
+func inUserNamespace(in *Input) {
+	ids := []specs.LinuxIDMapping{{HostID: 65536, Size: 65536}}
+	in.Namespaces.User, in.Namespaces.UIDs, in.Namespaces.GIDs = "/run/user", ids, ids
 }
 
 func TestReservedAnnotationsOfPods(t *testing.T) {

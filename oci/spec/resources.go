@@ -50,11 +50,8 @@ func (b *builder) resources() error {
 	if c := limits.CPU; c != nil && c.Quota != nil && *c.Quota < 0 {
 		c.Quota = nil // a new cgroup has none; crun before 1.8.4 cannot write it on cgroup v1
 	}
-	if b.in.WritableCgroups {
-		if limits.Unified == nil {
-			limits.Unified = map[string]string{}
-		}
-		limits.Unified["cgroup.max.descendants"] = maxDescendants
+	if b.writableCgroups() {
+		limitCgroups(limits)
 	}
 	b.spec.Linux.Resources = limits
 	b.spec.Process.OOMScoreAdj = &adj

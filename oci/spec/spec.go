@@ -27,8 +27,9 @@ type Input struct {
 	// use all devices, unless NoHostDevices is set.
 	Devices       []Device
 	NoHostDevices bool
-	// WritableCgroups lets a container that is not privileged write to its own part of the cgroups, as KEP-5474 plans for
-	// a field of the CRI: it can make cgroups there. Delegated cgroups keep it from changing its own limits.
+	// WritableCgroups lets a container in a user namespace make cgroups below its own, on cgroup v2, as KEP-5474 plans for
+	// a field of the CRI. Its limits belong to the node's root. They would be its own without a user namespace, also with
+	// nsdelegate: a process that makes a cgroup namespace of a cgroup below may write above it.
 	WritableCgroups bool
 	// Seccomp is the loaded profile of a Localhost request (see SeccompRequest), nil otherwise. It has Docker's format:
 	// the OCI's, with conditions on its rules.
@@ -119,8 +120,6 @@ type Facts struct {
 	RlimitMax map[string]uint64
 	// CgroupV2 is true on a pure cgroup v2 machine.
 	CgroupV2 bool
-	// CgroupsDelegated is true if cgroup v2 is mounted with nsdelegate: a cgroup namespace is a boundary.
-	CgroupsDelegated bool
 	// Hugetlb, Swap: the controllers (v1) or files (v2) exist.
 	Hugetlb, Swap bool
 	// HugepageSizes are the kernel's sizes in cgroup notation ("2MB", "1GB").

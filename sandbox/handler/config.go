@@ -25,8 +25,7 @@ type Config struct {
 	// PrivilegedWithoutHostDevices is "true" if privileged containers do not get the node's devices, "false" if they
 	// do, and "" or "auto" for "true" if the handler has a separate kernel, which does not have these devices.
 	PrivilegedWithoutHostDevices string
-	// WritableCgroups is true if containers that are not privileged may write to their own cgroup, see
-	// spec.Input.WritableCgroups.
+	// WritableCgroups is spec.Input.WritableCgroups of its containers.
 	WritableCgroups bool
 	// Base has defaults of its containers, see spec.Defaults; nil for none.
 	Base *specs.Spec

@@ -92,28 +92,69 @@ func TestOOMKilled(t *testing.T) {
 	}
 }
 
-// TestWritableCgroups: with the handler's writable_cgroups a container that is not privileged divides its own cgroup,
-// as systemd does, but changes none of its limits; and podd still runs commands in it and removes it.
+// TestWritableCgroups: with the handler's writable_cgroups a container in a user namespace divides its own cgroup, as
+// systemd does, but changes none of its limits; and podd still runs commands in it and removes it. A container without
+// a user namespace has read-only cgroups.
 func TestWritableCgroups(t *testing.T) {
+	if strings.Contains(read(t, "/etc/podd/podd.toml.d/60-writable.toml"), "crun") {
+		t.Skip("crun gives the cgroup to no user of a namespace that it joins")
+	}
 	k := newKubelet(t)
 	k.handler = "writable"
-	k.runPod()
+	ids := []*cri.IDMapping{{HostId: 1 << 20, ContainerId: 0, Length: 1 << 16}}
+	k.runPod(func(p *cri.PodSandboxConfig) {
+		p.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{
+			Mode: cri.NamespaceMode_POD, Uids: ids, Gids: ids}
+	})
 	id := k.start("exec sleep 10000", resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 64 << 20}))
 	got := k.exec(id, `cd /sys/fs/cgroup && mkdir -p app/deep && echo 1 >app/cgroup.procs &&
 		echo +memory +pids >cgroup.subtree_control && echo 32M >app/memory.max && cat app/memory.max /proc/1/cgroup`)
 	if want := "33554432\n0::/app"; got != want {
 		t.Errorf("limit and cgroup below the container's = %q, want %q", got, want)
 	}
-	for file, value := range map[string]string{"memory.max": "max", "pids.max": "max", "cgroup.max.descendants": "max"} {
-		k.exec(id, "! echo "+value+" >/sys/fs/cgroup/"+file)
+	for _, file := range []string{"memory.max", "pids.max", "cgroup.max.descendants", "cgroup.max.depth"} {
+		k.exec(id, "! echo max >/sys/fs/cgroup/"+file)
 	}
-	k.limits(id, map[string]string{"memory.max": "67108864", "cgroup.max.descendants": "1000"})
+	k.exec(id, "cd /sys/fs/cgroup; for i in $(seq 11); do mkdir deeper && cd deeper || exit 0; done; exit 1")
+	k.limits(id, map[string]string{"memory.max": "67108864", "cgroup.max.descendants": "1000", "cgroup.max.depth": "10"})
 	got = k.exec(id, `mkdir /sys/fs/cgroup/many; cd /sys/fs/cgroup/many
 		mkdir $(seq 1100) 2>/dev/null; ls | grep -c '^[0-9]'`)
 	if n := number(t, got); n < 900 || n > 1000 {
 		t.Errorf("the container has made %d cgroups, want nearly 1000", n)
 	}
 	k.exec(id, "true")
+}
+
+// TestCgroupsAreReadOnly: without a user namespace a container could lift its limits.
+func TestCgroupsAreReadOnly(t *testing.T) {
+	k := newKubelet(t)
+	k.handler = "writable"
+	k.runPod()
+	k.exec(k.start("exec sleep 10000"), "! mkdir /sys/fs/cgroup/app")
+}
+
+// TestPrivilegedLeavesCgroups: a privileged container changes no option of the node's cgroup mount, of which nsdelegate
+// protects other containers.
+func TestPrivilegedLeavesCgroups(t *testing.T) {
+	k := newKubelet(t)
+	options := func() string {
+		for line := range strings.Lines(read(t, "/proc/mounts")) {
+			if f := strings.Fields(line); len(f) > 3 && f[1] == "/sys/fs/cgroup" {
+				return f[3]
+			}
+		}
+		return ""
+	}
+	before := options()
+	if !strings.Contains(before, "nsdelegate") {
+		t.Fatalf("options of the mount = %q, want nsdelegate", before)
+	}
+	k.runPod(func(p *cri.PodSandboxConfig) { p.Linux.SecurityContext.Privileged = true })
+	id := k.start("exec sleep 10000", func(c *cri.ContainerConfig) { c.Linux.SecurityContext.Privileged = true })
+	k.exec(id, "mkdir /sys/fs/cgroup/podd-test && rmdir /sys/fs/cgroup/podd-test && ls /sys/fs/cgroup/kubepods.slice")
+	if after := options(); after != before {
+		t.Errorf("options of the mount = %q, want %q as before", after, before)
+	}
 }
 
 func TestSingleProcessOOMKillSparesTheContainer(t *testing.T) {
