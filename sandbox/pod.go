@@ -104,12 +104,12 @@ func (p *Pod) update(to record.PodState, change func(*record.PodStatus), durable
 	return err
 }
 
-// makeLogDir makes the pod's log directory and returns its path without links, "" if it has none.
-func (p *Pod) makeLogDir() (string, error) {
+// noteLogDir returns what identifies the pod's log directory from now on, zero if it has none.
+func (p *Pod) noteLogDir() (logfile.Dir, error) {
 	if p.Config.GetLogDirectory() == "" {
-		return "", nil
+		return logfile.Dir{}, nil
 	}
-	return logfile.MakeDir(p.Config.GetLogDirectory())
+	return logfile.NoteDir(p.Config.GetLogDirectory())
 }
 
 // markNotReady observes that the pod is not ready.

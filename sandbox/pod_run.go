@@ -14,6 +14,7 @@ import (
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/files"
@@ -150,7 +151,7 @@ func (p *Pod) creationVerb() string {
 func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	var result network.Result
 	var infra oci.Process
-	var logs string
+	var logs logfile.Dir
 	var saved *record.Sync
 	defer func() { awaitSync(ctx, saved) }()
 	steps := []step{
@@ -163,7 +164,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 		}},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
 		{"files", func() (err error) {
-			if logs, err = p.makeLogDir(); err != nil {
+			if logs, err = p.noteLogDir(); err != nil {
 				return err
 			}
 			return e.files.Write(ctx, p.ID, p.filesRequest(result.IPs))

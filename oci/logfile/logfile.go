@@ -2,10 +2,10 @@
 // to write to the log directory, as agents that collect logs often can, and must not choose the file (CVE-2025-0750).
 //
 // A log is opened below its pod's directory, whose links are resolved once, when the pod is created. No part of its
-// path may be a symbolic link from then on, and it must be a regular file with one name: a FIFO would make the opener
-// wait, opening a device may have effects, and a file with another name may be one of the node. The directory itself
-// may be another one: people remove all logs of a full disk, and the kubelet makes it again. The package renames
-// nothing, and removes only empty logs.
+// path may be a symbolic link from then on, nor a mount below the directory, and it must be a regular file with one
+// name: a FIFO would make the opener wait, opening a device may have effects, and a file with another name may be one
+// of the node. The directory itself may be another one: people remove all logs of a full disk, and the kubelet makes it
+// again. The package renames nothing, and removes only empty logs.
 package logfile
 
 import (
@@ -24,55 +24,73 @@ import (
 	"github.com/podd-project/podd/oci/openat"
 )
 
+// Dir is a pod's log_directory as it was when the pod was created.
+type Dir struct {
+	// Path is absolute and has no symbolic link.
+	Path string `json:"path"`
+	// Device and Inode were those of the directory. An earlier podd, to which a node may return, opens no other one.
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
 // Log is the log of one container; the zero value is none, and the output is discarded.
 type Log struct {
-	// Dir is the pod's log_directory, as MakeDir returned it.
-	Dir string `json:"dir,omitempty"`
+	Dir Dir `json:"dir,omitzero"`
 	// Name is the CRI log_path, relative to Dir.
 	Name string `json:"name,omitempty"`
 }
 
 // Path is the log's path, for messages.
-func (l Log) Path() string { return filepath.Join(l.Dir, l.Name) }
+func (l Log) Path() string { return filepath.Join(l.Dir.Path, l.Name) }
 
-// MakeDir creates a pod's log_directory if it does not exist, and returns its absolute path without symbolic links. The
-// path may lead through links of the administrator, but the directory itself must not be one: the kubelet makes it.
-func MakeDir(path string) (string, error) {
+// NoteDir creates the directory if it does not exist, and returns what identifies it from now on. The path may lead
+// through symbolic links of the administrator, but the directory itself must not be one: the kubelet makes it.
+func NoteDir(path string) (Dir, error) {
 	if !filepath.IsAbs(path) {
-		return "", fmt.Errorf("log_directory %q is not an absolute path: %w", path, errdefs.ErrInvalidArgument)
+		return Dir{}, fmt.Errorf("log_directory %q is not an absolute path: %w", path, errdefs.ErrInvalidArgument)
 	}
 	path = filepath.Clean(path)
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return "", fmt.Errorf("log_directory: %w", err)
+		return Dir{}, fmt.Errorf("log_directory: %w", err)
 	}
 	f, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOTDIR) {
-		return "", fmt.Errorf("log_directory %s is a symbolic link or no directory: %w", path, errdefs.ErrInvalidArgument)
+		return Dir{}, fmt.Errorf("log_directory %s is a symbolic link or no directory: %w", path,
+			errdefs.ErrInvalidArgument)
 	}
 	if err != nil {
-		return "", fmt.Errorf("log_directory: %w", err)
+		return Dir{}, fmt.Errorf("log_directory: %w", err)
 	}
 	defer f.Close()
-	resolved, err := os.Readlink(openat.Path(f))
+	real, err := os.Readlink(openat.Path(f))
 	if err != nil {
-		return "", fmt.Errorf("log_directory: %w", err)
+		return Dir{}, fmt.Errorf("log_directory: %w", err)
 	}
-	return resolved, nil
+	d, err := identify(f)
+	d.Path = real
+	return d, err
 }
 
-// openDir opens the pod's directory: errdefs.ErrFailedPrecondition if a part of its path has become a link.
-func (l Log) openDir() (*os.File, error) {
-	f, err := openat.Open(nil, l.Dir, unix.OpenHow{
+func identify(f *os.File) (Dir, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return Dir{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
+	}
+	return Dir{Device: uint64(st.Dev), Inode: st.Ino}, nil // Dev has 32 bits on some architectures
+}
+
+// open opens the directory: errdefs.ErrFailedPrecondition if it is missing or a part of its path has become a link.
+func (d Dir) open() (*os.File, error) {
+	f, err := openat.Open(nil, d.Path, unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
 		return nil, fmt.Errorf("log_directory %s: a part of it has become a symbolic link or no directory: restore it or "+
-			"create the pod again: %w", l.Dir, errdefs.ErrFailedPrecondition)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+			"create the pod again: %w", d.Path, errdefs.ErrFailedPrecondition)
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("log_directory: %w: make it again: %w", err, errdefs.ErrFailedPrecondition)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("log_directory: %w", err)
 	}
 	return f, nil
@@ -85,7 +103,7 @@ func (l Log) Prepare() error {
 	if err := checkName(l.Name); err != nil {
 		return err
 	}
-	at, err := l.openDir()
+	at, err := l.Dir.open()
 	if err != nil {
 		return err
 	}
@@ -113,8 +131,8 @@ func (l Log) invalid(err error) error {
 }
 
 // Open opens the log for appending, and creates it if it does not exist, but no directory. Errors:
-// errdefs.ErrFailedPrecondition if the log's path has a symbolic link or is not a regular file with one name;
-// fs.ErrNotExist if a directory is missing.
+// errdefs.ErrFailedPrecondition if the log's path has a symbolic link or a mount, or is not a regular file with one
+// name; fs.ErrNotExist if a directory is missing.
 func (l Log) Open() (*os.File, error) {
 	parent, err := l.openParent()
 	if err != nil {
@@ -181,13 +199,13 @@ func (l Log) openParent() (*os.File, error) {
 	if err := checkName(l.Name); err != nil {
 		return nil, err
 	}
-	dir, err := l.openDir()
+	dir, err := l.Dir.open()
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
 	parent, err := openat.Open(dir, filepath.Dir(l.Name), unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: openat.NoLinks,
+		Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: openat.NoLinks | unix.RESOLVE_NO_XDEV,
 	})
 	return parent, l.explain(err)
 }
@@ -198,7 +216,8 @@ func (l Log) explain(err error) error {
 		return nil
 	}
 	err = fmt.Errorf("open log %s: %w", l.Path(), err)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, errNoLog) {
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EXDEV) ||
+		errors.Is(err, errNoLog) {
 		err = fmt.Errorf("%w: %w", err, errdefs.ErrFailedPrecondition)
 	}
 	return err
@@ -245,7 +264,9 @@ var errNoLog = errors.New("the file is not a regular file with one name")
 // openLog opens the existing file name in at, if it is a log. It is looked at first: nothing but a log is opened.
 // O_NONBLOCK: a process that holds a lease of the file would delay the open.
 func openLog(at *os.File, name string, flags int) (*os.File, error) {
-	f, err := openat.Open(at, name, unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW, Resolve: openat.NoLinks})
+	f, err := openat.Open(at, name, unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW, Resolve: openat.NoLinks | unix.RESOLVE_NO_XDEV,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logIn returns a log in a directory, which it makes.
-func logIn(t testing.TB, dir, name string) Log {
+// noted returns a log in a directory that is noted now.
+func noted(t testing.TB, dir, name string) Log {
 	t.Helper()
-	d, err := MakeDir(dir)
+	d, err := NoteDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestPrepareAndOpen(t *testing.T) {
 		"0.log": dir + "/0.log", "web/0.log": dir + "/web/0.log", "a/b/c.log": dir + "/a/b/c.log",
 		"./x//y.log": dir + "/x/y.log", "a:b.log": dir + "/a:b.log",
 	} {
-		l := logIn(t, dir, name)
+		l := noted(t, dir, name)
 		for _, line := range []string{"one\n", "two\n"} { // the second time the file is there
 			must(t, l.Prepare())
 			f, err := l.Open()
@@ -51,7 +51,7 @@ func TestPrepareAndOpen(t *testing.T) {
 			t.Errorf("%s: %v, %v, path %q, want mode 0600 and this path", want, info, err, l.Path())
 		}
 	}
-	l := logIn(t, dir, "absent/0.log")
+	l := noted(t, dir, "absent/0.log")
 	if _, err := l.Open(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Open in a missing directory: %v, want %v", err, fs.ErrNotExist)
 	}
@@ -64,7 +64,7 @@ func TestPrepareAndOpen(t *testing.T) {
 func TestTail(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "0.log"), []byte("one\ntwo\nthree"), 0o600))
-	l := logIn(t, dir, "0.log")
+	l := noted(t, dir, "0.log")
 	for limit, want := range map[int64]string{
 		3: "ree", 5: "three",
 		6: "three", 9: "three", 10: "two\nthree", 12: "two\nthree", 13: "one\ntwo\nthree", 100: "one\ntwo\nthree",
@@ -73,7 +73,7 @@ func TestTail(t *testing.T) {
 			t.Errorf("Tail(%d) = %q, %v, want %q", limit, got, err, want)
 		}
 	}
-	if _, err := logIn(t, dir, "absent").Tail(5); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := noted(t, dir, "absent").Tail(5); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Tail of an absent log: %v, want %v", err, fs.ErrNotExist)
 	}
 }
@@ -87,11 +87,11 @@ func TestRemoveEmpty(t *testing.T) {
 		"web/full": nil, "web/absent": nil, "absent/log": nil, "web/dir": errdefs.ErrFailedPrecondition,
 		"web/link": errdefs.ErrFailedPrecondition, "../x": errdefs.ErrInvalidArgument,
 	} {
-		if err := logIn(t, dir, name).RemoveEmpty(); !errors.Is(err, want) {
+		if err := noted(t, dir, name).RemoveEmpty(); !errors.Is(err, want) {
 			t.Errorf("%s: RemoveEmpty = %v, want %v", name, err, want)
 		}
 	}
-	must(t, logIn(t, dir, "web/empty").RemoveEmpty())
+	must(t, noted(t, dir, "web/empty").RemoveEmpty())
 	if names, err := os.ReadDir(filepath.Join(dir, "web")); err != nil || len(names) != 3 {
 		t.Errorf("left: %v, %v, want all but the empty log", names, err)
 	}
@@ -123,7 +123,7 @@ func TestNotALog(t *testing.T) {
 		names = append(names, "device")
 	}
 	for _, name := range names {
-		l := logIn(t, dir, name)
+		l := noted(t, dir, name)
 		if err := l.Prepare(); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("Prepare(%q): %v, want ErrInvalidArgument", name, err)
 		}
@@ -150,18 +150,18 @@ func TestNotALog(t *testing.T) {
 	}
 }
 
-func TestMakeDir(t *testing.T) {
+func TestNoteDir(t *testing.T) {
 	top := t.TempDir()
 	real := filepath.Join(top, "data")
 	must(t, os.Mkdir(real, 0o755), os.Symlink(real, filepath.Join(top, "admin")),
 		os.WriteFile(filepath.Join(top, "file"), nil, 0o600))
-	d, err := MakeDir(filepath.Join(top, "admin/pod/"))
-	if want := filepath.Join(real, "pod"); err != nil || d != want {
-		t.Errorf("MakeDir below a link of the administrator = %q, %v, want the real path %s", d, err, want)
+	d, err := NoteDir(filepath.Join(top, "admin/pod/"))
+	if want := filepath.Join(real, "pod"); err != nil || d.Path != want {
+		t.Errorf("NoteDir below a link of the administrator = %+v, %v, want the real path %s", d, err, want)
 	}
 	for _, path := range []string{"relative", "", top + "/admin", top + "/admin/", top + "/admin/.", top + "/file"} {
-		if d, err := MakeDir(path); err == nil {
-			t.Errorf("MakeDir(%q) = %q, want an error", path, d)
+		if d, err := NoteDir(path); err == nil {
+			t.Errorf("NoteDir(%q) = %+v, want an error", path, d)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestDirectoryReplaced(t *testing.T) {
 	top, outside := t.TempDir(), t.TempDir()
 	dir, away := filepath.Join(top, "pods/pod"), filepath.Join(top, "away")
 	must(t, os.MkdirAll(filepath.Join(outside, "pod"), 0o755))
-	l := logIn(t, dir, "0.log")
+	l := noted(t, dir, "0.log")
 	for name, replace := range map[string]func() error{
 		"link":           func() error { return errors.Join(os.Rename(dir, away), os.Symlink(outside, dir)) },
 		"link to itself": func() error { return errors.Join(os.Rename(dir, away), os.Symlink(away, dir)) },
@@ -195,12 +195,26 @@ func TestDirectoryReplaced(t *testing.T) {
 	}
 }
 
+// TestMountInDirectory: a directory that was moved into place may have a mount of the node in it.
+func TestMountInDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts")
+	}
+	dir := t.TempDir()
+	l := noted(t, dir, "web/0.log")
+	must(t, l.Prepare(), unix.Mount("tmpfs", filepath.Join(dir, "web"), "tmpfs", 0, "size=64k"))
+	defer func() { must(t, unix.Unmount(filepath.Join(dir, "web"), 0)) }()
+	if f, err := l.Open(); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("Open below a mount = %v, %v, want a failed precondition", f, err)
+	}
+}
+
 func checkRefused(t *testing.T, what string, l Log) {
 	t.Helper()
 	_, err := l.Open()
 	for _, err := range []error{err, l.Prepare()} {
-		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), l.Dir) {
-			t.Errorf("%s: error %v, want ErrFailedPrecondition and %s", what, err, l.Dir)
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), l.Dir.Path) {
+			t.Errorf("%s: error %v, want ErrFailedPrecondition and %s", what, err, l.Dir.Path)
 		}
 	}
 }
@@ -222,7 +236,7 @@ func TestSwapped(t *testing.T) {
 			}
 		}
 	}()
-	l, prepared, opened := logIn(t, dir, "web/deep/0.log"), 0, 0
+	l, prepared, opened := noted(t, dir, "web/deep/0.log"), 0, 0
 	for end := time.Now().Add(10 * time.Second); (prepared < 100 || opened < 100) && time.Now().Before(end); {
 		if l.Prepare() == nil {
 			prepared++
@@ -250,7 +264,7 @@ func FuzzName(f *testing.F) {
 	top := f.TempDir()
 	dir := filepath.Join(top, "logs")
 	f.Fuzz(func(t *testing.T, name string) {
-		l := logIn(t, dir, name)
+		l := noted(t, dir, name)
 		err := l.Prepare()
 		if path := l.Path(); err == nil && (!strings.HasPrefix(path, dir+"/") || strings.Contains(path, "/../")) {
 			t.Errorf("Prepare(%q) accepts %q, want a path below %s", name, path, dir)

@@ -44,9 +44,9 @@ func (o *Output) WaitFor(t testing.TB, want string) {
 	}
 }
 
-// LogAt returns the log at the path, in a directory that exists or is made.
+// LogAt returns the log at the path, in a directory that is noted now.
 func LogAt(path string) logfile.Log {
-	dir, err := logfile.MakeDir(filepath.Dir(path))
+	dir, err := logfile.NoteDir(filepath.Dir(path))
 	if err != nil {
 		panic(err)
 	}

@@ -674,7 +674,7 @@ func TestBadLogPath(t *testing.T) {
 		}
 		must(t, "delete", r.Delete(limit(t), "d"))
 		must(t, "link", os.Symlink(m.LogDir, filepath.Join(m.LogDir, "link")))
-		log.Name, log.Dir = "0.log", filepath.Join(m.LogDir, "link")
+		log.Name, log.Dir.Path = "0.log", filepath.Join(m.LogDir, "link")
 		_, err = r.Create(limit(t), oci.CreateRequest{ID: "e", Spec: m.Spec("true"), Log: log})
 		if !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("create with a log in a directory that is a link = %v, want a failed precondition", err)

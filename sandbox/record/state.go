@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/logfile"
 )
 
 // PodState is the state of a pod.
@@ -46,8 +47,8 @@ type PodStatus struct {
 	IPs []string `json:"ips,omitempty"`
 	// Infra is the process of the infra container, for pods that have one.
 	Infra oci.Process `json:"infra,omitzero"`
-	// LogDir is the log_directory without links, as logfile.MakeDir returned it; "" if there is none.
-	LogDir string `json:"logDir,omitempty"`
+	// LogDir is the log_directory as it was when the pod was created, zero if there is none.
+	LogDir logfile.Dir `json:"logDir,omitzero"`
 	// Limits has the overhead and the resources that the last update set, nil if there was none.
 	Limits *cri.LinuxPodSandboxConfig `json:"-"`
 	// Reason says why the pod is not ready, for people.

@@ -13,10 +13,10 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 5, time.UTC)
 
-// logAt returns the log at the path, in a directory that exists or is made.
+// logAt returns the log at the path, in a directory that is noted now.
 func logAt(t *testing.T, path string) logfile.Log {
 	t.Helper()
-	dir, err := logfile.MakeDir(filepath.Dir(path))
+	dir, err := logfile.NoteDir(filepath.Dir(path))
 	if err != nil {
 		t.Fatal(err)
 	}
