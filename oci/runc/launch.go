@@ -298,7 +298,8 @@ func (c *launchedCommand) killAll() {
 // hangUp ends a command whose client is gone, as process.HangUp does: what its user has started with nohup or in
 // another session goes on. One that the runtime has not started yet is killed with the runtime.
 func (c *launchedCommand) hangUp() {
-	if !driver.FileExists(c.pidFile) {
+	info, err := os.Stat(c.pidFile)
+	if err != nil || info.Size() == 0 && c.signalInSandbox == nil { // crun makes the file before it writes it
 		c.killAll()
 		return
 	}
