@@ -292,8 +292,11 @@ func (e *Engine) prepareRootfs(ctx context.Context, c *Container, b containerBui
 	if err := host.MakeVolumes(ctx, b.rootfs, b.image.Config.Volumes, uid, gid); err != nil {
 		return err
 	}
-	workingDir := cmp.Or(c.Config.GetWorkingDir(), b.image.Config.WorkingDir)
-	if err := host.MakeParents(b.rootfs, workingDir, c.Config.GetMounts(), uid, gid); err != nil {
+	paths := []string{cmp.Or(c.Config.GetWorkingDir(), b.image.Config.WorkingDir) + "/file"}
+	for _, m := range c.Config.GetMounts() {
+		paths = append(paths, m.GetContainerPath())
+	}
+	if err := host.MakeParents(ctx, b.rootfs, paths, uid, gid); err != nil {
 		return err
 	}
 	return host.SetTimezone(b.rootfs, e.cfg.Load().Timezone, uid, gid)

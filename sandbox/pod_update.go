@@ -26,6 +26,9 @@ func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *
 		return fmt.Errorf("%w: pod sandbox %s is %s, its resources cannot be updated",
 			errdefs.ErrFailedPrecondition, p.ID, state)
 	}
+	if overhead == nil {
+		overhead = p.View().Linux().GetOverhead()
+	}
 	limits, warnings, err := convert.PodLimits(overhead, resources, e.deps.Facts)
 	if err != nil {
 		return err
@@ -50,9 +53,7 @@ func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *
 	err = p.observe(record.PodReady, func(s *record.PodStatus) {
 		before := record.PodView{Pod: &p.Pod, Status: *s}.Linux()
 		s.Limits = &cri.LinuxPodSandboxConfig{
-			Overhead:  convert.MergeResources(before.GetOverhead(), overhead),
-			Resources: convert.MergeResources(before.GetResources(), resources),
-		}
+			Overhead: overhead, Resources: convert.MergeResources(before.GetResources(), resources)}
 	})
 	e.deps.Plugins.PostPodUpdate(p.View())
 	return err

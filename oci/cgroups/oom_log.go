@@ -66,6 +66,10 @@ func oomCause(record, container, sandbox string) string {
 		return ""
 	}
 	text, _, _ = strings.Cut(text, "\n")
+	// Bytes that are not printable ASCII, and backslashes, are \xNN.
+	if plain, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`); err == nil {
+		text = plain
+	}
 	constraint, _, _ := strings.Cut(text, ",")
 	text = text[:max(0, strings.LastIndex(text, ",pid="))]
 	const task = ",task="

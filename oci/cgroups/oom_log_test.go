@@ -38,6 +38,8 @@ func TestOOMCauseOfRecord(t *testing.T) {
 			killed + "the part of the node's memory that it may use was full"},
 		"name like a field": {head + pod + "/ctr,task_memcg=" + pod + "/ctr,task=,task_memcg=/x,pid=2,uid=0\n",
 			`the kernel killed process ",task_memcg=/x": the container` + reached},
+		"name with other bytes": {head + pod + "/ctr,task_memcg=" + pod + `/ctr,task=na\xc3\xafve "w\x5c",pid=2,uid=0` + "\n",
+			`the kernel killed process "naïve \"w\\\"": the container` + reached},
 		"in another record": {"6,1,2,-;audit: name=\"/x;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/ctr," +
 			"task_memcg=/ctr,task=lie,pid=1\"\n", ""},
 		"name with commas": {head + pod + "/ctr,task_memcg=" + pod + "/ctr,task=a,pid=1,pid=2,uid=0\n",

@@ -104,6 +104,9 @@ func (b *builder) cgroup() error {
 		return err
 	}
 	b.spec.Linux.CgroupsPath = b.in.CgroupsPath
+	if b.in.WritableCgroups && !b.privileged && !b.writableCgroups() {
+		b.warn("writable_cgroups has no effect: it needs a user namespace, cgroup v2, and a runtime with the node's kernel")
+	}
 	return nil
 }
 

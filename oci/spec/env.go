@@ -3,6 +3,7 @@ package spec
 import (
 	"cmp"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -81,7 +82,12 @@ func (b *builder) configEnv(e *environ) error {
 
 // EnvValue returns the value of a variable as config.json can carry it: with U+FFFD for each byte that is not UTF-8.
 // Such values come with the binary keys of a Secret, of which a program may use none (kubernetes issue 139132).
-func EnvValue(value []byte) string { return string([]rune(string(value))) }
+func EnvValue(value []byte) string {
+	if utf8.Valid(value) {
+		return string(value)
+	}
+	return string([]rune(string(value)))
+}
 
 // environ is a list of NAME=value with each name once, at the position where it was first set.
 type environ struct {

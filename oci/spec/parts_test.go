@@ -555,9 +555,13 @@ func TestWritableCgroups(t *testing.T) {
 		in := with(&cri.LinuxContainerSecurityContext{})
 		in.WritableCgroups, in.Host.CgroupV2, in.Handler.UserNamespaces = true, true, true
 		c.change(&in)
-		s, _, err := Container(in)
+		s, warnings, err := Container(in)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		told := slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "writable_cgroups") })
+		if want := c.access == "ro"; told != want {
+			t.Errorf("%s: warnings = %q, want one: %v", name, warnings, want)
 		}
 		i := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == "/sys/fs/cgroup" })
 		if m := s.Mounts[i]; !slices.Contains(m.Options, c.access) || m.Type != c.typ {

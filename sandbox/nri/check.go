@@ -121,7 +121,7 @@ func checkDevices(_ Creation, adj *api.ContainerAdjustment) error {
 
 // checkNamespaces refuses the namespaces on which podd's own mounts and id mappings depend.
 func checkNamespaces(_ Creation, adj *api.ContainerAdjustment) error {
-	known := []string{"network", "pid", "ipc", "uts", "cgroup", "time"}
+	known := []string{"network", "pid", "ipc", "uts", "time"}
 	for _, n := range adj.GetLinux().GetNamespaces() {
 		if kind, _ := n.IsMarkedForRemoval(); !slices.Contains(known, kind) {
 			return invalid("linux.namespaces", "%q cannot be changed, only %s", kind, strings.Join(known, ", "))

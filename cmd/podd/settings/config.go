@@ -59,7 +59,7 @@ type HandlerTable struct {
 
 	PrivilegedWithoutHostDevices string `toml:"privileged_without_host_devices" comment:"Whether privileged containers do without the devices of the node: auto (if the runtime has its own kernel), true or false. Empty: auto."`
 
-	WritableCgroups bool `toml:"writable_cgroups" comment:"Whether containers in a user namespace (hostUsers: false) may make cgroups below their own at /sys/fs/cgroup, as systemd does: 1,000 at most, and none of their own limits can be changed. On cgroup v2, with runc and the systemd cgroup driver. The cgroups of other containers are read-only."`
+	WritableCgroups bool `toml:"writable_cgroups" comment:"Whether containers in a user namespace (hostUsers: false) may make cgroups below their own at /sys/fs/cgroup, as systemd does: 1,000 at most, and none of their own limits can be changed. On cgroup v2, with runc and the systemd cgroup driver. The cgroups of others are read-only, unless they are privileged."`
 
 	BaseRuntimeSpec string `toml:"base_runtime_spec" comment:"File with defaults of the handler's containers, in the format of config.json (containerd's key of that name). Used of it: process.env, process.rlimits, process.capabilities.bounding, process.user.umask, root.readonly, mounts, hooks and linux.resources.pids, .blockIO and .rdma. They take precedence over the keys of [runtime]; image and CRI take precedence over them. podd sets everything else, and refuses a file with other settings that would be lost, such as a seccomp profile."`
 

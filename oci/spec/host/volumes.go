@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/openat"
 )
@@ -45,18 +44,23 @@ func MakeVolumes(ctx context.Context, rootfs string, volumes map[string]struct{}
 	return nil
 }
 
-// MakeParents creates the working directory and the directories above mount points where they are missing. Runtimes do
-// so, but not all of them below a link without a target, as /var/run often is. They report what cannot be made here.
-func MakeParents(rootfs, workingDir string, mounts []*cri.Mount, uid, gid int) error {
+// MakeParents creates the directories above paths of the container, mount points for example, where they are missing.
+// Runtimes do so, but not all of them below a link without a target, as /var/run often is. They report what cannot be
+// made here, or is deeper than podd cares for.
+func MakeParents(ctx context.Context, rootfs string, paths []string, uid, gid int) error {
 	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	dirs := newDirMaker(root, uid, gid)
-	_ = dirs.make(filepath.Join("/", workingDir))
-	for _, m := range mounts {
-		_ = dirs.make(filepath.Dir(filepath.Join("/", m.GetContainerPath())))
+	for _, path := range paths {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if path = filepath.Join("/", path); strings.Count(path, "/") <= maxTarget {
+			_ = dirs.make(filepath.Dir(path))
+		}
 	}
 	return nil
 }

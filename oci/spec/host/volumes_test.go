@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func set(paths ...string) map[string]struct{} {
@@ -118,9 +117,8 @@ func TestMakeParents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mounts := []*cri.Mount{{ContainerPath: "/var/run/secrets/kubernetes.io/serviceaccount"}, {ContainerPath: "/loop/x/y"},
-		{ContainerPath: "/top"}}
-	if err := MakeParents(root, "/var/run/app", mounts, os.Getuid(), os.Getgid()); err != nil {
+	paths := []string{"/var/run/app/file", "/var/run/secrets/kubernetes.io/serviceaccount", "/loop/x/y", "/top", ""}
+	if err := MakeParents(t.Context(), root, paths, os.Getuid(), os.Getgid()); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{"run/app": true, "run/secrets/kubernetes.io": true,
