@@ -137,7 +137,8 @@ critest() {
 	printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
 	chmod +x /usr/local/bin/sudo
 	local args=(--runtime-endpoint unix:///run/podd/podd.sock --image-endpoint unix:///run/podd/podd.sock
-		--ginkgo.no-color --ginkgo.focus "$focus" --ginkgo.timeout 60m --ginkgo.poll-progress-after 3m
+		--nri-socket /run/nri/nri.sock --ginkgo.no-color --ginkgo.focus "$focus" --ginkgo.timeout 60m
+		--ginkgo.poll-progress-after 3m
 		--ginkgo.junit-report $results/critest.xml)
 	[ ! -s /payload/skip ] || args+=(--ginkgo.skip "$(cat /payload/skip)")
 	[ -z "$seed" ] || args+=(--ginkgo.seed "$seed")
