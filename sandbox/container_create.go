@@ -292,7 +292,7 @@ func (e *Engine) prepareRootfs(ctx context.Context, c *Container, b containerBui
 	if err := host.MakeVolumes(ctx, b.rootfs, b.image.Config.Volumes, uid, gid); err != nil {
 		return err
 	}
-	paths := []string{cmp.Or(c.Config.GetWorkingDir(), b.image.Config.WorkingDir) + "/file"}
+	paths := []string{cmp.Or(c.Config.GetWorkingDir(), b.image.Config.WorkingDir) + "/x"} // it is made itself
 	for _, m := range c.Config.GetMounts() {
 		paths = append(paths, m.GetContainerPath())
 	}

@@ -181,7 +181,7 @@ func TestUpdatePod(t *testing.T) {
 	}
 }
 
-// TestUpdateOfPodIsKept: plugins and status are told the limits of the last updates, also by the next podd.
+// TestUpdateOfPodIsKept: plugins and status have the limits of the last updates, also when the record is read again.
 func TestUpdateOfPodIsKept(t *testing.T) {
 	e, f := measuring(t)
 	pod := runPodIn(t, e, "web", "/mine", "uid")

@@ -77,34 +77,34 @@ func oomCause(record, container, sandbox string) string {
 	before, process, _ := strings.Cut(text[at:], task)
 	limits, group := cutLast(text[:at]+before, ",task_memcg=")
 	_, limit := cutLast(limits, ",oom_memcg=")
-	own := container
-	if pod, _ := aroundID(group, own); pod == "" {
-		own = sandbox
+	id, subject := container, "the container"
+	if !hasID(group, id) {
+		id, subject = sandbox, "the sandbox of its pod"
 	}
-	pod, _ := aroundID(group, own)
-	if pod == "" {
+	if !hasID(group, id) {
 		return ""
 	}
-	return fmt.Sprintf("the kernel killed process %q: %s", process, reached(constraint, limit, pod, own, own == container))
+	before, _, _ = strings.Cut(group, id)
+	pod := path.Dir(before + "x")
+	return fmt.Sprintf("the kernel killed process %q: %s", process, reached(constraint, limit, pod, id, subject))
 }
 
-// reached says which limit was reached: that of the cgroup limit, in words, for a container or sandbox with this id in
-// the cgroup pod.
-func reached(constraint, limit, pod, id string, isContainer bool) string {
-	what := "the sandbox of its pod"
-	if isContainer {
-		what = "the container"
-	}
-	_, below := aroundID(limit, id)
+// hasID reports whether a cgroup, or one above it, has the id in its name.
+func hasID(group, id string) bool { return id != "" && strings.Contains(group, id) }
+
+// reached says which limit was reached, that of the cgroup limit. The subject is in the cgroup with the id, in pod.
+func reached(constraint, limit, pod, id, subject string) string {
+	_, name, within := strings.Cut(limit, id)
+	_, below, _ := strings.Cut(name, "/")
 	switch {
 	case limit == "" && constraint == "CONSTRAINT_NONE":
 		return "the node had no memory left"
 	case limit == "":
 		return "the part of the node's memory that it may use was full"
-	case strings.Contains(limit, id) && (below == "" || below == "/container"): // the latter is crun's
-		return what + " reached its memory limit"
-	case strings.Contains(limit, id):
-		return "a cgroup in " + what + " reached its memory limit"
+	case within && (below == "" || below == "container"): // the latter is crun's
+		return subject + " reached its memory limit"
+	case within:
+		return "a cgroup in " + subject + " reached its memory limit"
 	case limit == pod:
 		return "its pod reached its memory limit"
 	}
@@ -117,17 +117,4 @@ func cutLast(s, sep string) (before, after string) {
 		return s[:i], s[i+len(sep):]
 	}
 	return s, ""
-}
-
-// aroundID returns the parent of the cgroup with the id in its name on the way to the cgroup dir, and the rest of the
-// way; "" without one.
-func aroundID(dir, id string) (parent, below string) {
-	i := strings.Index(dir, id)
-	if id == "" || i < 0 {
-		return "", ""
-	}
-	if end := strings.Index(dir[i:], "/"); end >= 0 {
-		below = dir[i+end:]
-	}
-	return path.Dir(dir[:i] + "x"), below
 }

@@ -194,6 +194,9 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
+// belowDir is the resolution of a path below the pod's directory.
+const belowDir = openat.NoLinks | unix.RESOLVE_NO_XDEV
+
 // openParent opens the directory that the log is in.
 func (l Log) openParent() (*os.File, error) {
 	if err := checkName(l.Name); err != nil {
@@ -205,7 +208,7 @@ func (l Log) openParent() (*os.File, error) {
 	}
 	defer dir.Close()
 	parent, err := openat.Open(dir, filepath.Dir(l.Name), unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: openat.NoLinks | unix.RESOLVE_NO_XDEV,
+		Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: belowDir,
 	})
 	return parent, l.explain(err)
 }
@@ -265,7 +268,7 @@ var errNoLog = errors.New("the file is not a regular file with one name")
 // O_NONBLOCK: a process that holds a lease of the file would delay the open.
 func openLog(at *os.File, name string, flags int) (*os.File, error) {
 	f, err := openat.Open(at, name, unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_NOFOLLOW, Resolve: openat.NoLinks | unix.RESOLVE_NO_XDEV,
+		Flags: unix.O_PATH | unix.O_NOFOLLOW, Resolve: belowDir,
 	})
 	if err != nil {
 		return nil, err

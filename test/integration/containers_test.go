@@ -312,7 +312,7 @@ func containerImageConfig(k *kubelet) {
 			k.Errorf("command or args given: %s: output = %q, want %q", c.name, got, c.want)
 		}
 	}
-	const dangling = "docker.io/podd/dangling:latest" // its /var/run is a link to /run, which it has not
+	const dangling = "docker.io/podd/dangling:latest" // its /var/run is a link to /run, which does not exist
 	k.have(dangling)
 	out, _ := k.outputIn(pod, podCfg, "pwd -P; ls -d /run/db /run/secrets/token", func(c *cri.ContainerConfig) {
 		c.Image, c.WorkingDir = &cri.ImageSpec{Image: dangling}, ""

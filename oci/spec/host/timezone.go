@@ -62,7 +62,7 @@ func SetTimezone(rootfs, name string, uid, gid int) error {
 		return err
 	}
 	defer root.Close()
-	if err := mkdirAll(root, "/etc", uid, gid); err != nil {
+	if err := newDirMaker(root, uid, gid).make("/etc"); err != nil {
 		return fmt.Errorf("create /etc: %w", err)
 	}
 	etc, err := openInRoot(rootfs, "/etc")

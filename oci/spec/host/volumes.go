@@ -69,14 +69,7 @@ func MakeParents(ctx context.Context, rootfs string, paths []string, uid, gid in
 // such a link may name: the image store bounds only the paths themselves.
 const maxLinks, maxTarget = 40, 64
 
-// mkdirAll is os.MkdirAll with root as "/". Each directory is created and chowned in its opened parent, so that no
-// symbolic link is followed by chance. The target of a link that has none, such as /var/run in an image without /run,
-// is created first.
-func mkdirAll(root *os.File, path string, uid, gid int) error {
-	return newDirMaker(root, uid, gid).make(path)
-}
-
-// dirMaker is mkdirAll for several paths, with the bounds for all of them.
+// dirMaker is os.MkdirAll with root as "/", for the paths of one container.
 type dirMaker struct {
 	root     *os.File
 	uid, gid int
@@ -87,6 +80,8 @@ func newDirMaker(root *os.File, uid, gid int) *dirMaker {
 	return &dirMaker{root: root, uid: uid, gid: gid, links: maxLinks}
 }
 
+// make creates and chowns each directory in its opened parent, so that no symbolic link is followed by chance. The
+// target of a link that has none, such as /var/run in an image without /run, is created first.
 func (m *dirMaker) make(path string) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	at, err := openat.Open(m.root, path, how)
