@@ -86,6 +86,7 @@ func withUsage(t testing.TB) *harness {
 		},
 		Containers: h.engine.containerUsage,
 	}}
+	h.engine.device = "vda"
 	h.engine.disk = image.Filesystem{Major: 254, Bytes: 1 << 40, Inodes: 1 << 20, InodesFree: 1 << 19, At: sampled}
 	return h
 }

@@ -78,6 +78,7 @@ type fakeEngine struct {
 	podUsage       map[string]usage.Pod
 	writable       map[string]*image.FsUsage
 	disk           image.Filesystem
+	device         string
 	overhead       *cri.LinuxContainerResources
 	// Events sends events and returns eventsEnd; if that is nil, it waits for ctx.
 	events    []Event
@@ -192,7 +193,7 @@ func measuredOf[U any](all map[string]U, ids []string) map[string]U {
 
 func (e *fakeEngine) Writable(id string) *image.FsUsage { return e.writable[id] }
 
-func (e *fakeEngine) Filesystem() (image.Filesystem, string) { return e.disk, "vda" }
+func (e *fakeEngine) Filesystem() (image.Filesystem, string) { return e.disk, e.device }
 
 func (e *fakeEngine) UpdatePod(_ context.Context, id string, overhead, resources *cri.LinuxContainerResources) error {
 	e.overhead, e.resources = overhead, resources

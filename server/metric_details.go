@@ -76,9 +76,6 @@ func hugepageMetrics() []metric {
 		{"container_hugetlb_max_usage_bytes", gauge, size,
 			of(func(h cgroups.Hugepages) uint64 { return max(h.Peak, h.Usage) }),
 			"Maximum usage of huge pages recorded in bytes. On cgroup v2, which records none, the current usage."},
-		{"container_hugetlb_failcnt", counter, size,
-			of(func(h cgroups.Hugepages) uint64 { return h.Failures }),
-			"Number of times that the usage of huge pages hit the limit."},
 	}
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/sandbox/usage"
@@ -59,17 +60,15 @@ func ioMetrics() []metric {
 // sector is the kernel's unit of disk space, in bytes, for all disks.
 const sector = 512
 
-// ioDevices adds the root filesystem's device if nothing was read or written there yet.
+// ioDevices adds the device of root filesystems if nothing was read or written there yet: critest and cAdvisor's users
+// expect all metrics from the start. On btrfs, zfs and tmpfs it has no name, as in diskMetrics.
 func ioDevices(m *measured) []cgroups.IO {
 	for _, d := range m.Details.IO {
 		if deviceLabel(d.Name) == m.disk.device {
 			return m.Details.IO
 		}
 	}
-	if m.disk.device == "" {
-		return m.Details.IO
-	}
-	root := cgroups.IO{Name: m.disk.device[len("/dev/"):], Major: m.disk.major, Minor: m.disk.minor}
+	root := cgroups.IO{Name: strings.TrimPrefix(m.disk.device, "/dev/"), Major: m.disk.major, Minor: m.disk.minor}
 	return append([]cgroups.IO{root}, m.Details.IO...)
 }
 

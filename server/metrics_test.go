@@ -81,7 +81,7 @@ func detailedUsage(t testing.TB) *harness {
 			IO: []cgroups.IO{
 				{Major: 259, Minor: 1, Name: "nvme0n1", ReadBytes: 5120, WriteBytes: 1024, Reads: 5, Writes: 6},
 			},
-			Hugepages: []cgroups.Hugepages{{Size: "2MB", Usage: 2 << 20, Peak: 4 << 20, Limit: 6 << 20, Failures: 43}},
+			Hugepages: []cgroups.Hugepages{{Size: "2MB", Usage: 2 << 20, Peak: 4 << 20, Limit: 6 << 20}},
 			Limits: cgroups.Limits{
 				CPUShares: 512, CPUQuota: 20000, CPUPeriod: 100000, Memory: 5000, Reservation: cgroups.Unlimited,
 				MemorySwap: 5300, Pids: 100,
@@ -208,6 +208,33 @@ func TestMetricsOfLess(t *testing.T) {
 	if pods := listMetrics(t, h); len(pods) != 1 || len(pods[0].GetMetrics()) != 1 ||
 		len(pods[0].GetContainerMetrics()) != 0 {
 		t.Errorf("metrics without usage = %v, want one of the pod", pods)
+	}
+}
+
+// TestMetricsOfOwnKernel: the runtime of a container that has a separate kernel reports its usage without details, and
+// btrfs, ZFS and tmpfs have no block device. critest still demands a value of each metric, except some of those that
+// peers lack.
+func TestMetricsOfOwnKernel(t *testing.T) {
+	h := detailedUsage(t)
+	h.engine.device = ""
+	c := h.engine.containerUsage[runningID]
+	c.Details = &usage.Details{
+		Details:   cgroups.Details{At: sampled},
+		OpenFiles: usage.OpenFiles{Files: new(uint64), Sockets: new(uint64)},
+	}
+	h.engine.containerUsage[runningID] = c
+	seen := map[string]bool{}
+	pods := listMetrics(t, h)
+	for _, m := range slices.Concat(pods[0].GetMetrics(), pods[0].GetContainerMetrics()[0].GetMetrics()) {
+		seen[m.GetName()] = true
+	}
+	excused := []string{
+		"container_hugetlb_max_usage_bytes", "container_hugetlb_usage_bytes", "container_ulimits_soft",
+	}
+	for name := range labelKeys(t, h) {
+		if !seen[name] && !slices.Contains(excused, name) {
+			t.Errorf("no value of %s, want one", name)
+		}
 	}
 }
 

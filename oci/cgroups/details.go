@@ -270,19 +270,9 @@ func (p place) hugepage(size string, names [3]string) (Hugepages, error) {
 	if h.Limit, err = p.value(prefix+names[2], Unlimited); err != nil {
 		return h, err
 	}
-	if p.v2 {
-		events, err := p.text(prefix + ".events")
-		pairs([]byte(events), func(key []byte, n uint64) {
-			if string(key) == "max" {
-				h.Failures = n
-			}
-		})
-		return h, err
+	if !p.v2 {
+		h.Peak, err = p.value(prefix+names[1], 0)
 	}
-	if h.Peak, err = p.value(prefix+names[1], 0); err != nil {
-		return h, err
-	}
-	h.Failures, err = p.value(prefix+".failcnt", 0)
 	return h, err
 }
 

@@ -93,8 +93,8 @@ type IO struct {
 
 // Hugepages is the usage of pages of one size, e.g. "2MB", in bytes. Peak is 0 if the kernel does not record it.
 type Hugepages struct {
-	Size                         string
-	Usage, Peak, Limit, Failures uint64
+	Size               string
+	Usage, Peak, Limit uint64
 }
 
 // Add adds the usage of another group.
