@@ -21,6 +21,27 @@ func TestVMGuest(t *testing.T) {
 			t.Errorf("cgroup and memory limit = %q, want %q", got, want)
 		}
 	})
+	t.Run("netfilter", func(t *testing.T) {
+		if vmHandler() == "vm" {
+			t.Skip("Debian's User-Mode Linux has no nf_tables for IP, and no older tables")
+		}
+		ctr, _ := k.runIn(pod, cfg, []string{"sleep", "10000"}, func(c *cri.ContainerConfig) {
+			c.Linux.SecurityContext.Privileged = true
+			c.Mounts = []*cri.Mount{{HostPath: "/", ContainerPath: "/node", Readonly: true}} // has iptables
+		})
+		for _, rule := range []string{
+			"-t nat -A OUTPUT -p tcp --dport 81 -m owner --uid-owner 1337 -m comment --comment mesh -j REDIRECT --to-ports 80",
+			"-t nat -A POSTROUTING -s 10.9.0.0/16 ! -o lo -j MASQUERADE",
+			"-t mangle -A PREROUTING -p tcp -m mark --mark 1 -j TPROXY --on-port 80 --tproxy-mark 2",
+			"-A INPUT -m conntrack --ctstate INVALID -j DROP",
+			"-A INPUT -p tcp -m multiport --dports 1,2 -j REJECT --reject-with tcp-reset",
+		} {
+			k.exec(ctr, "chroot /node /usr/sbin/iptables-nft "+rule)
+		}
+		if got := k.exec(ctr, "chroot /node /usr/sbin/iptables-nft-save | grep -c -- ^-A"); got != "5\n" {
+			t.Errorf("rules = %q, want 5", got)
+		}
+	})
 	t.Run("drivers", func(t *testing.T) {
 		ctr, _ := k.runIn(pod, cfg, []string{"sleep", "10000"},
 			func(c *cri.ContainerConfig) { c.Linux.SecurityContext.Privileged = true })

@@ -101,7 +101,7 @@ func (m mount) mount() error {
 	return nil
 }
 
-// loadModules loads the modules of the image in the order of their names.
+// loadModules loads the modules of the image in the order of their names, and removes their files, which take memory.
 func loadModules() error {
 	files, err := filepath.Glob(env.ModuleDir + "/*.ko")
 	if err != nil {
@@ -116,6 +116,9 @@ func loadModules() error {
 		_ = f.Close()
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("load module %s: %w", filepath.Base(file), err)
+		}
+		if err := os.Remove(file); err != nil {
+			return err
 		}
 	}
 	return nil

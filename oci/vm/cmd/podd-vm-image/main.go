@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/podd-project/podd/oci/vm/image"
@@ -50,7 +51,7 @@ func run() error {
 	switch *driver {
 	case vmm.UML:
 		c.Virtiofsd = cmp.Or(*virtiofsd, filepath.Join(*root, "usr/libexec/virtiofsd"))
-		c.Wanted = []string{"ipv6", "bridge", "overlay", "fuse", "virtiofs", "tun", "dummy", "veth"}
+		c.Wanted = podModules()
 		if c.Kernel == "" {
 			c.Kernel = "/usr/bin/linux.uml"
 		}
@@ -61,10 +62,8 @@ func run() error {
 		}
 	case vmm.QEMU:
 		c.Root = ""
-		c.Wanted = []string{
-			"virtio_pci", "fuse", "virtiofs", "virtio_console", "virtio_net", "virtio_mem", "overlay", "bridge",
-			"tun",
-		}
+		c.Wanted = slices.Concat(
+			[]string{"virtio_pci", "virtio_console", "virtio_net", "virtio_mem"}, podModules(), netfilter())
 		if c.Kernel == "" || c.Modules == "" {
 			return errors.New("driver qemu needs -kernel and -modules, for example of package linux-image-cloud-amd64")
 		}
@@ -72,6 +71,23 @@ func run() error {
 		return fmt.Errorf("driver %q: want %s or %s", *driver, vmm.UML, vmm.QEMU)
 	}
 	return image.Build(c)
+}
+
+// podModules returns the names of modules that the guest and its pods use.
+func podModules() []string {
+	return []string{"ipv6", "fuse", "virtiofs", "overlay", "bridge", "tun", "dummy", "veth"}
+}
+
+// netfilter returns the names of modules for the rules that service meshes, proxies and VPNs set with nft and
+// iptables-nft. Debian's User-Mode Linux has neither nf_tables for IP nor the older tables.
+func netfilter() []string {
+	return []string{
+		"nf_tables", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib_inet", "nft_limit", "nft_log", "nft_masq", "nft_nat",
+		"nft_redir", "nft_reject_inet", "nft_tproxy", "nf_conntrack_netlink",
+		"xt_addrtype", "xt_comment", "xt_connmark", "xt_conntrack", "xt_limit", "xt_LOG", "xt_mark", "xt_MASQUERADE",
+		"xt_multiport", "xt_nat", "xt_owner", "xt_REDIRECT", "ipt_REJECT", "ip6t_REJECT", "xt_socket", "xt_statistic",
+		"xt_TCPMSS", "xt_tcpudp", "xt_TPROXY",
+	}
 }
 
 // onlyMatch returns the last file that matches, for one version of a package.
