@@ -71,11 +71,20 @@ func (t *tree) setXattrs(h *tar.Header, name string) error {
 			continue
 		}
 		err := unix.Lsetxattr(t.path(name), attribute, []byte(value), 0)
-		if err != nil && !errors.Is(err, unix.ENOTSUP) { // the file system does not have it
-			return os.NewSyscallError("setxattr "+attribute, err)
+		if err == nil || errors.Is(err, unix.ENOTSUP) { // the filesystem does not have it
+			continue
 		}
+		if errors.Is(err, unix.EPERM) && strings.HasPrefix(attribute, "user.") && !t.isFileOrDir(name) {
+			continue // xattr(7): no such file can have it; builders copy what other storage has let them see
+		}
+		return os.NewSyscallError("setxattr "+attribute, err)
 	}
 	return nil
+}
+
+func (t *tree) isFileOrDir(name string) bool {
+	st, err := t.stat(name)
+	return err == nil && (st.Mode&unix.S_IFMT == unix.S_IFREG || st.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
 // timesOf returns the times of access and modification of an entry. Many tars have the second only.

@@ -201,6 +201,10 @@ func TestUnpack(t *testing.T) {
 		"an absolute link": {[]tar.Header{dir("d/"), link("l", "/d"), file("l/f", "1")},
 			[]string{"d/", "d/f = 1", "l -> /d"}},
 		"attributes of overlayfs": {[]tar.Header{xattr(dir("d/"), "trusted.overlay.opaque", "y")}, []string{"d/"}},
+		"attributes that only files can have": {[]tar.Header{
+			xattr(link("l", "a"), "user.a", "b"), hard("h", "l"), xattr(hard("i", "l"), "user.a", "b"),
+			xattr(tar.Header{Name: "p", Typeflag: tar.TypeFifo, Mode: 0o644}, "user.a", "b")},
+			[]string{"h -> a", "i -> a", "l -> a", "p prw-r--r--"}},
 		"two global headers": {[]tar.Header{
 			{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "a"}},
 			{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "b"}},
