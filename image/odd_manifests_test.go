@@ -554,6 +554,53 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
+// TestArtifactsInLists: a list may have artifacts, such as a bill of materials, and entries without a platform, or with
+// half of one, as "oras attach" writes them. The image is found wherever it is.
+func TestArtifactsInLists(t *testing.T) {
+	t.Parallel()
+	mine, foreign := simple(t, "mine"), craft(t, arch("arm64"), tree{"x": "foreign"})
+	bill := oddImage(t, simple(t, "bill"), func(m *v1.Manifest, _ map[string]any) {
+		m.MediaType, m.Config.MediaType = types.OCIManifestSchema1, "application/vnd.oci.empty.v1+json"
+		for i := range m.Layers {
+			m.Layers[i].MediaType = "application/spdx+json"
+		}
+	})
+	for name, c := range map[string]struct {
+		list v1.ImageIndex
+		want string // of an error
+	}{
+		"of the same platform": {listOf(t, "linux/amd64", bill, "linux/amd64", mine), ""},
+		"after the image":      {listOf(t, "linux/amd64", mine, "linux/amd64", bill), ""},
+		"without platforms":    {listOf(t, "", bill, "", foreign, "", mine), ""},
+		"in a list":            {listOf(t, "linux/amd64", listOf(t, "linux/amd64", bill), "", listOf(t, "", mine)), ""},
+		"half a platform":      {listOf(t, "linux/", bill, "linux/arm64", foreign), "image is for linux/arm64, this node is"},
+		"others only":          {listOf(t, "", bill, "", foreign), "image is for linux/arm64, this node is"},
+		"without an image":     {listOf(t, "", bill, "linux/", bill), "not a container image"},
+		"artifacts only":       {listOf(t, "linux/amd64", bill, "linux/arm64", bill), "not a container image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reg := newRegistry(t)
+			reg.push(t, "app:v1", c.list)
+			ref, dir := reg.host+"/app:v1", filepath.Join(t.TempDir(), "layout")
+			writeNested(t, dir, ref, c.list)
+			pulled, err := open(t, config(t, reg.host)).Pull(t.Context(), image.PullRequest{Ref: ref})
+			loaded, loadErr := open(t, config(t)).LoadFile(t.Context(), dir)
+			switch {
+			case c.want == "" && (err != nil || loadErr != nil):
+				t.Errorf("pull = %v, load = %v", err, loadErr)
+			case c.want == "" && (pulled.ID != imageID(t, mine) || loaded[0].ID != pulled.ID):
+				t.Errorf("pulled %s, loaded %s, want %s", pulled.ID, loaded[0].ID, imageID(t, mine))
+			case c.want != "":
+				for _, err := range []error{err, loadErr} {
+					if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("error %v, want an invalid argument with %q", err, c.want)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestManifestTypes: registries that do not know the type of a manifest send another one, or none.
 func TestManifestTypes(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/containerd/errdefs"
@@ -51,6 +53,8 @@ func chooseInstance(ctx context.Context, source types.ImageSource, variant map[s
 	switch {
 	case err != nil:
 		return nil, err
+	case chosen == nil && c.artifact != nil && (c.isFor || len(c.platforms) == 0):
+		chosen = c.artifact // its check names its type
 	case chosen == nil:
 		return nil, platformError(c.platforms)
 	}
@@ -79,6 +83,9 @@ type chooser struct {
 	// read are the manifests that were read from lists, platforms those in the lists.
 	read      []digest.Digest
 	platforms []string
+	// artifact is one that may be for this node, and is for it by its platform if isFor is set.
+	artifact *instance
+	isFor    bool
 }
 
 // choose returns the image of a list at a level of nesting, nil if no image fits. Wanted are the annotations of the
@@ -98,34 +105,54 @@ func (c *chooser) choose(
 		if len(inner) > 0 && !manifest.MIMETypeIsMultiImage(d.MediaType) || slices.Contains(c.read, d.Digest) {
 			continue
 		}
-		if chosen, err := c.follow(ctx, d.Digest, inner, level); chosen != nil || err != nil {
+		if chosen, err := c.follow(ctx, d, inner, level); chosen != nil || err != nil {
 			return chosen, err
 		}
 	}
 	return nil, nil
 }
 
-// follow returns the image of an entry of a list, which may be a list too.
+// follow returns the image of an entry of a list, which may be a list too, nil if it has none for this node.
 func (c *chooser) follow(
-	ctx context.Context, entry digest.Digest, wanted map[string]string, level int,
+	ctx context.Context, entry candidate, wanted map[string]string, level int,
 ) (*instance, error) {
-	if err := checkDigest(entry); err != nil {
+	if err := checkDigest(entry.Digest); err != nil {
 		return nil, err
 	}
-	if c.read = append(c.read, entry); len(c.read) > maxLists {
+	if c.read = append(c.read, entry.Digest); len(c.read) > maxLists {
 		return nil, fmt.Errorf("the image is a list of more than %d lists: %w", maxLists, errdefs.ErrInvalidArgument)
 	}
-	found, err := readManifest(ctx, c.source, &entry)
+	found, err := readManifest(ctx, c.source, &entry.Digest)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("image %s of the list: %w", entry, err)
+		return nil, fmt.Errorf("image %s of the list: %w", entry.Digest, err)
 	case !manifest.MIMETypeIsMultiImage(found.mime):
-		return newInstance(c.source, found, &entry)
+		return c.judge(ctx, found, entry)
 	case level == maxLevels:
 		return nil, fmt.Errorf("the image is a list of lists with more than %d levels: %w", maxLevels,
 			errdefs.ErrInvalidArgument)
 	}
 	return c.choose(ctx, found, wanted, level+1)
+}
+
+// judge returns the image with a manifest of a list, or nil: for an artifact (lists have signatures and bills of
+// materials too), and if the list names no platform and the config that of other nodes.
+func (c *chooser) judge(ctx context.Context, found rawManifest, entry candidate) (*instance, error) {
+	image, err := newInstance(c.source, found, &entry.Digest)
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.readConfig(ctx)
+	var artifact manifest.NonImageArtifactError
+	switch {
+	case errors.As(err, &artifact):
+		c.artifact, c.isFor = cmp.Or(c.artifact, image), c.isFor || !math.IsInf(entry.rank, 1)
+		return nil, nil
+	case err == nil && math.IsInf(entry.rank, 1) && checkRunnable(config.Platform) != nil:
+		c.note(config.Platform)
+		return nil, nil
+	}
+	return image, nil // other errors are those of its check
 }
 
 // entries returns the entries of a list that may be for this node, the best first. OCI's and docker's lists agree on
@@ -164,8 +191,10 @@ type candidate struct {
 
 // note adds a platform to those that an error names.
 func (c *chooser) note(p v1.Platform) {
-	name := platformName(p)
-	if p.OS != "unknown" && !slices.Contains(c.platforms, name) && len(c.platforms) < maxPlatforms {
+	if p.OS == "unknown" || p.Architecture == "" || len(c.platforms) == maxPlatforms {
+		return
+	}
+	if name := platformName(p); !slices.Contains(c.platforms, name) {
 		c.platforms = append(c.platforms, name)
 	}
 }

@@ -111,6 +111,15 @@ func (i *instance) check(ctx context.Context, sys *types.SystemContext) error {
 	return checkLayers(config.RootFS, len(i.layers))
 }
 
+// readConfig returns the config, or a manifest.NonImageArtifactError.
+func (i *instance) readConfig(ctx context.Context) (*v1.Image, error) {
+	img, err := containersimage.FromUnparsedImage(ctx, nil, containersimage.UnparsedInstance(i, nil))
+	if err != nil {
+		return nil, err
+	}
+	return img.OCIConfig(ctx)
+}
+
 // Reference is that of types.ImageSource.
 func (i *instance) Reference() types.ImageReference { return i.ref }
 
