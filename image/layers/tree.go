@@ -94,7 +94,7 @@ func (t *tree) add(h *tar.Header, content io.Reader, position int) error {
 	if err := t.enter(dir); err != nil {
 		return err
 	}
-	now := entry{position, h.Typeflag == tar.TypeReg && h.Size > 0}
+	now := entry{position, h.Typeflag == tar.TypeReg && h.Size > 0 && !isSparse(h)}
 	switch {
 	case name == "" && h.Typeflag != tar.TypeDir:
 		return errors.New("the root of the layer is not a directory")

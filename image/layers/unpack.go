@@ -6,6 +6,7 @@ import (
 	"hash/crc64"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/vbatts/tar-split/archive/tar"
 	tarsplit "github.com/vbatts/tar-split/tar/storage"
@@ -31,22 +32,21 @@ func (s *staged) unpackTar(from io.Reader) error {
 
 func (s *staged) unpackEntries(from io.Reader, files *tree, split *tarSplit) error {
 	s.uids, s.gids = map[uint32]struct{}{}, map[uint32]struct{}{}
-	tr := tar.NewReader(from)
-	tr.RawAccounting = true
+	entries := newEntries(from)
 	for {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = s.unpackEntry(tr, h, files, split)
-		}
-		if err != nil {
+		h, err := entries.next()
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-	}
-	if err := split.segment(tr.RawBytes()); err != nil {
-		return err
+		if err := split.segment(entries.raw); err != nil {
+			return err
+		}
+		if err != nil {
+			break
+		}
+		if err := s.unpackEntry(entries, h, files, split); err != nil {
+			return err
+		}
 	}
 	if err := s.copyPadding(from, split); err != nil {
 		return err
@@ -57,25 +57,80 @@ func (s *staged) unpackEntries(from io.Reader, files *tree, split *tarSplit) err
 
 // unpackEntry writes one entry. It is counted before its content is read, so that a file of which only the header is
 // small (a sparse one) is refused before it is written.
-func (s *staged) unpackEntry(tr *tar.Reader, h *tar.Header, files *tree, split *tarSplit) error {
+func (s *staged) unpackEntry(from *entries, h *tar.Header, files *tree, split *tarSplit) error {
 	if err := s.count(1, h.Size); err != nil {
-		return err
-	}
-	if err := split.segment(tr.RawBytes()); err != nil {
 		return err
 	}
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil // not a file
 	}
 	sum := crc64.New(tarsplit.CRCTable)
-	content := &counter{from: io.TeeReader(tr, sum)}
-	if err := files.add(h, content, split.next); err != nil {
+	content, position := &counter{from: io.TeeReader(from.tar, sum)}, split.next
+	if isSparse(h) { // its data do not follow from the file
+		if err := split.file(h.Name, 0, nil); err != nil {
+			return err
+		}
+		from.to = split.segment
+		defer func() { from.to = nil }()
+	}
+	if err := files.add(h, content, position); err != nil {
 		return fmt.Errorf("%.300q: %w", h.Name, err)
 	}
 	if !isWhiteout(h.Name) {
 		s.uids[uint32(h.Uid)], s.gids[uint32(h.Gid)] = struct{}{}, struct{}{}
 	}
-	return errors.Join(split.file(h.Name, content.n, sum.Sum(nil)), split.segment(tr.RawBytes()))
+	if isSparse(h) {
+		return nil
+	}
+	return split.file(h.Name, content.n, sum.Sum(nil))
+}
+
+// isSparse reports whether an entry has the data of a file without its holes (GNU tar's formats for PAX).
+func isSparse(h *tar.Header) bool {
+	for record := range h.PAXRecords {
+		if strings.HasPrefix(record, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+// entries are those of a tar, with the bytes of which they were read.
+type entries struct {
+	from io.Reader
+	tar  *tar.Reader
+	// raw are the bytes that next has read: padding, headers and maps of sparse files.
+	raw []byte
+	// to, if set, gets the bytes that are read.
+	to func(raw []byte) error
+}
+
+func newEntries(from io.Reader) *entries {
+	e := &entries{from: from}
+	e.tar = tar.NewReader(e)
+	return e
+}
+
+// next returns the next entry. All of the last one's content must have been read.
+func (e *entries) next() (*tar.Header, error) {
+	e.raw = e.raw[:0]
+	e.to = func(raw []byte) error {
+		e.raw = append(e.raw, raw...)
+		return nil
+	}
+	defer func() { e.to = nil }()
+	return e.tar.Next()
+}
+
+// Read is that of io.Reader, for tar.
+func (e *entries) Read(p []byte) (int, error) {
+	n, err := e.from.Read(p)
+	if e.to != nil {
+		if err := e.to(p[:n]); err != nil {
+			return n, err
+		}
+	}
+	return n, err
 }
 
 // copyPadding takes what follows the end of the tar.

@@ -302,6 +302,46 @@ func TestOddTars(t *testing.T) {
 	}
 }
 
+// TestSparseFiles: a tar with the data of files without their holes, in the formats of GNU tar for PAX. It can be
+// reassembled, also if a later entry replaces the file.
+func TestSparseFiles(t *testing.T) {
+	const hole, length, data = "1048576", "1048579", "end"
+	block := "1\n" + hole + "\n3\n"
+	for name, c := range map[string]struct {
+		content string
+		records map[string]string
+	}{
+		"0.1": {data, map[string]string{"size": length, "numblocks": "1", "map": hole + ",3"}},
+		"1.0": {block + strings.Repeat("\x00", 512-len(block)) + data,
+			map[string]string{"major": "1", "minor": "0", "realsize": length, "name": "s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sparse := file("s", c.content)
+			sparse.PAXRecords = map[string]string{}
+			for key, value := range c.records {
+				sparse.PAXRecords["GNU_sparse."+key] = value // the writer refuses the real name
+			}
+			for _, more := range [][]tar.Header{{file("a", "1")}, {hard("h", "s"), file("s", "new"), file("a", "1")}} {
+				raw := tarOf(t, append([]tar.Header{dir("d/"), sparse}, more...)...)
+				raw = bytes.ReplaceAll(raw, []byte("GNU_sparse."), []byte("GNU.sparse."))
+				s, err := unpackBlob(t, raw, raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(s.files(), "s")
+				if len(more) > 1 {
+					path = filepath.Join(s.files(), "h")
+				}
+				got, err := os.ReadFile(path)
+				if err != nil || fmt.Sprint(len(got)) != length || !bytes.HasSuffix(got, []byte("\x00"+data)) {
+					t.Errorf("file of %d bytes, %v, want %s with %q at the end", len(got), err, length, data)
+				}
+				checkReassembled(t, s, raw)
+			}
+		})
+	}
+}
+
 // TestUnpackRefuses: entries that no layer can have fail with a text that names the entry.
 func TestUnpackRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
