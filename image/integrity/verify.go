@@ -34,8 +34,9 @@ func (e corruptError) Error() string { return e.text }
 func corruptf(format string, args ...any) error { return corruptError{fmt.Sprintf(format, args...)} }
 
 // verifyFiles reassembles the tar of a layer from its files and the tar-split metadata, and compares its digest and
-// size with the recorded ones. It reports a file that is missing or has other content; modes, owners and targets of
-// links on disk are not checked. It takes no lock of storage, so it does not delay pulls.
+// size with the recorded ones. It reports a file that is missing or has other content; modes, owners, targets of links
+// and the contents of files that the tar has as sparse are not checked. It takes no lock of storage, so it does not
+// delay pulls.
 func (c *Checker) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 	if layer.UncompressedDigest == "" {
 		return nil // not from a pull

@@ -25,7 +25,8 @@ type bounded struct {
 // Write is that of io.Writer.
 func (b bounded) Write(p []byte) (int, error) {
 	if b.written.Add(int64(len(p))) > b.most {
-		return 0, fmt.Errorf("%s: more than %d bytes of headers and padding (a quarter of max_image_bytes)", TooLarge, b.most)
+		return 0, fmt.Errorf("%s: more than %d bytes of headers and padding, with sparse files (a quarter of "+
+			"max_image_bytes)", TooLarge, b.most)
 	}
 	return b.to.Write(p)
 }

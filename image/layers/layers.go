@@ -75,8 +75,8 @@ type Adder struct {
 	Dir string
 	// MaxBlob bounds a blob of which the manifest has no size, in bytes.
 	MaxBlob int64
-	// MaxMetadata bounds the parts of all tars that are kept in addition to the files: headers and padding, in bytes as
-	// tar-split writes them, about 1.4 KB for each file.
+	// MaxMetadata bounds the parts of all tars that are kept in addition to the files: headers, padding and the data of
+	// sparse files, in bytes as tar-split writes them, about 1.4 KB for each file.
 	MaxMetadata int64
 	// Downloads and Unpacks bound how many layers are fetched and unpacked at the same time.
 	Downloads, Unpacks int

@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc64"
@@ -85,7 +86,7 @@ func (s *staged) unpackEntry(from *entries, h *tar.Header, files *tree, split *t
 	return split.file(h.Name, content.n, sum.Sum(nil))
 }
 
-// isSparse reports whether an entry has the data of a file without its holes (GNU tar's formats for PAX).
+// isSparse reports whether the tar leaves out the holes of a file (GNU tar's formats for PAX).
 func isSparse(h *tar.Header) bool {
 	for record := range h.PAXRecords {
 		if strings.HasPrefix(record, "GNU.sparse.") {
@@ -95,14 +96,18 @@ func isSparse(h *tar.Header) bool {
 	return false
 }
 
-// entries are those of a tar, with the bytes of which they were read.
+// maxRaw bounds the memory that the headers of one entry take: tar reads at most 1 MiB as one, but any number of them.
+const maxRaw = 16 << 20
+
+// entries reads the entries of a tar, and keeps or passes on the bytes.
 type entries struct {
 	from io.Reader
 	tar  *tar.Reader
-	// raw are the bytes that next has read: padding, headers and maps of sparse files.
+	// raw are the bytes that next has read: padding, headers, maps of sparse files, and content that was not read.
 	raw []byte
-	// to, if set, gets the bytes that are read.
-	to func(raw []byte) error
+	// to, if set, gets the bytes that are read; failed is its first error, which the library may drop.
+	to     func(raw []byte) error
+	failed error
 }
 
 func newEntries(from io.Reader) *entries {
@@ -111,26 +116,28 @@ func newEntries(from io.Reader) *entries {
 	return e
 }
 
-// next returns the next entry. All of the last one's content must have been read.
+// next returns the next entry.
 func (e *entries) next() (*tar.Header, error) {
 	e.raw = e.raw[:0]
 	e.to = func(raw []byte) error {
+		if len(e.raw)+len(raw) > maxRaw {
+			return fmt.Errorf("an entry has more than %d bytes of headers", maxRaw)
+		}
 		e.raw = append(e.raw, raw...)
 		return nil
 	}
 	defer func() { e.to = nil }()
-	return e.tar.Next()
+	h, err := e.tar.Next()
+	return h, cmp.Or(e.failed, err)
 }
 
 // Read is that of io.Reader, for tar.
 func (e *entries) Read(p []byte) (int, error) {
 	n, err := e.from.Read(p)
-	if e.to != nil {
-		if err := e.to(p[:n]); err != nil {
-			return n, err
-		}
+	if e.to != nil && e.failed == nil {
+		e.failed = e.to(p[:n])
 	}
-	return n, err
+	return n, cmp.Or(e.failed, err)
 }
 
 // copyPadding takes what follows the end of the tar.

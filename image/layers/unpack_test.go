@@ -342,6 +342,25 @@ func TestSparseFiles(t *testing.T) {
 	}
 }
 
+// TestHeadersAreBounded: the headers of an entry are in memory, with content that nothing has read.
+func TestHeadersAreBounded(t *testing.T) {
+	sparse := file(".wh.s", strings.Repeat("\x00", maxRaw+1)) // of 0 bytes, so that nothing reads its data
+	sparse.PAXRecords = map[string]string{
+		"GNU_sparse.major": "0", "GNU_sparse.minor": "1", "GNU_sparse.size": "0", "GNU_sparse.numblocks": "0",
+	}
+	hidden := bytes.ReplaceAll(tarOf(t, sparse, file("a", "1")), []byte("GNU_sparse."), []byte("GNU.sparse."))
+	long := file("a", "1")
+	long.PAXRecords = map[string]string{"VENDOR.long": strings.Repeat("x", 1<<20-512)}
+	many := tarOf(t, long)
+	header := many[:len(many)-4*512] // without the file's header, its content and the end
+	many = append(bytes.Repeat(header, maxRaw/len(header)+1), many...)
+	for name, raw := range map[string][]byte{"data of a sparse whiteout": hidden, "PAX headers": many} {
+		if _, err := unpackBlob(t, raw, raw); err == nil || !strings.Contains(err.Error(), "bytes of headers") {
+			t.Errorf("%s: unpack = %v, want it refused", name, err)
+		}
+	}
+}
+
 // TestUnpackRefuses: entries that no layer can have fail with a text that names the entry.
 func TestUnpackRefuses(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// maxLevels bounds how deep lists are nested, maxLists how many are read for one image.
+	// maxLevels bounds how deep lists are nested, maxRead how many manifests of lists are read for one image.
 	maxLevels = 3
-	maxLists  = 16
+	maxRead   = 16
 	// maxPlatforms bounds how many platforms of a list an error names.
 	maxPlatforms = 16
 )
@@ -119,8 +119,9 @@ func (c *chooser) follow(
 	if err := checkDigest(entry.Digest); err != nil {
 		return nil, err
 	}
-	if c.read = append(c.read, entry.Digest); len(c.read) > maxLists {
-		return nil, fmt.Errorf("the image is a list of more than %d lists: %w", maxLists, errdefs.ErrInvalidArgument)
+	if c.read = append(c.read, entry.Digest); len(c.read) > maxRead {
+		return nil, fmt.Errorf("the image is a list with more than %d lists, artifacts and images of unknown platforms that "+
+			"may be for this node: %w", maxRead, errdefs.ErrInvalidArgument)
 	}
 	found, err := readManifest(ctx, c.source, &entry.Digest)
 	switch {

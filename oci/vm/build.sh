@@ -53,7 +53,7 @@ uml=$cache/uml-$suite
 	echo "fetching the package user-mode-linux of Debian $suite (once; kept in $cache)"
 	if fetch "$suite" "$uml.$$" user-mode-linux libc6 libgcc-s1 virtiofsd libseccomp2 libcap-ng0; then
 		# Five sixths of these modules are debugging information, which the guest would hold in its memory.
-		find "$uml.$$/usr/lib/uml/modules" -name '*.ko' -exec strip --strip-debug {} +
+		! command -v strip >/dev/null || find "$uml.$$/usr/lib/uml/modules" -name '*.ko' -exec strip --strip-debug {} +
 		rm -rf "$uml"
 		mv -T "$uml.$$" "$uml" 2>/dev/null || rm -rf "$uml.$$" # as above
 	elif [ -d "$uml" ]; then

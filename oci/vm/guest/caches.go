@@ -35,10 +35,16 @@ func boundCaches() {
 	}
 }
 
-// knownFiles returns how many files of the host the kernel knows, 0 if it does not say. Their inodes have a slab cache of
-// their name; the total would have those of tmpfs, and ten thousand of sysfs and tracefs.
+// knownFiles returns how many files of FUSE the kernel knows, 0 if it does not say. Their inodes have a slab cache with
+// their name. The total has those of tmpfs too, and ten thousand of sysfs and tracefs: it is for a kernel without
+// slabinfo.
 func knownFiles() (files int) {
-	data, _ := os.ReadFile("/proc/slabinfo")
+	data, err := os.ReadFile("/proc/slabinfo")
+	if err != nil {
+		data, _ = os.ReadFile("/proc/sys/fs/inode-nr")
+		_, _ = fmt.Sscan(string(data), &files)
+		return files
+	}
 	for line := range bytes.Lines(data) {
 		if count, ok := bytes.CutPrefix(line, []byte("fuse_inode ")); ok {
 			_, _ = fmt.Sscan(string(count), &files)
