@@ -179,7 +179,7 @@ func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process
 	response := &task.CreateTaskResponse{}
 	stop := driver.WatchInit(c.req.Spec, func() process.Process { return c.rec.Shim })
 	if err := stop(conn.callUntil(ctx, "Create", request, response)); err != nil {
-		return process.Process{}, runtimeError(err)
+		return process.Process{}, runtimeError(ctx, err)
 	}
 	return ownProcess(response.GetPid(), c.rec.Shim), nil
 }
@@ -195,8 +195,11 @@ func ownProcess(pid uint32, shim process.Process) process.Process {
 }
 
 // runtimeError classifies the error of a shim by its text, which is that of the runtime below it. Errors of the call
-// itself are returned as they are.
-func runtimeError(err error) error {
+// itself, and of the end of its ctx, are returned as they are.
+func runtimeError(ctx context.Context, err error) error {
+	if ended := contextEnd(ctx); ended != nil && errors.Is(err, ended) {
+		return err
+	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errdefs.IsUnavailable(err) {
 		return err
 	}

@@ -150,7 +150,7 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 // commandError is the error of a call that starts the command: that the container has exited, if the shim says so by
 // not knowing it, or if it exits and nothing else explains the error. Runtimes report the first thing that they miss.
 func (s *session) commandError(ctx context.Context, err error) error {
-	failure := runtimeError(err)
+	failure := runtimeError(ctx, err)
 	if errors.Is(failure, oci.ErrCommand) || errdefs.IsFailedPrecondition(failure) || ctx.Err() != nil ||
 		!errdefs.IsNotFound(err) && !errors.Is(err, errExited) && !s.containerExits() {
 		return fmt.Errorf("exec: %w", failure)

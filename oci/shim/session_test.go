@@ -148,16 +148,18 @@ func TestContainerEndsInAStart(t *testing.T) {
 	}
 }
 
-// TestStartIsNotCutShort: a command whose time is over while the shim starts it is killed once it has been started.
+// TestStartIsNotCutShort: a command whose session ends while the shim starts it is killed once it has been started. The
+// error is the reason of the end.
 func TestStartIsNotCutShort(t *testing.T) {
 	started, ended := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(ended) })
-	over, timeUp := context.WithCancel(t.Context())
-	defer timeUp()
+	gone := errors.New("the client is gone")
+	over, hangUp := context.WithCancelCause(t.Context())
+	defer hangUp(nil)
 	c := dialShim(t, map[string]ttrpc.Method{
 		"Exec": func(context.Context, func(any) error) (any, error) { return empty(), nil },
 		"Start": func(ctx context.Context, _ func(any) error) (any, error) {
-			timeUp()
+			hangUp(gone)
 			select {
 			case <-time.After(200 * time.Millisecond):
 			case <-ctx.Done():
@@ -181,8 +183,8 @@ func TestStartIsNotCutShort(t *testing.T) {
 		},
 	})
 	s := &session{conn: c, id: "c", execID: "e", ownKernel: true, background: func(func()) {}}
-	if err := s.startCommand(over, &specs.Process{}, process.Process{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("startCommand = %v, want %v", err, context.Canceled)
+	if err := s.startCommand(over, &specs.Process{}, process.Process{}); !errors.Is(err, gone) {
+		t.Errorf("startCommand = %v, want %v", err, gone)
 	}
 	select {
 	case <-ended:

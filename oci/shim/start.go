@@ -18,7 +18,7 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
 	if err := conn.callUntil(ctx, "Start", &task.StartRequest{ID: id}, &task.StartResponse{}); err != nil {
-		return fmt.Errorf("start container: %w", runtimeError(err))
+		return fmt.Errorf("start container: %w", runtimeError(ctx, err))
 	}
 	return nil
 }
