@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/image/rootfs"
+	"github.com/podd-project/podd/image/worker"
 )
 
 // Rootfs makes a container's root filesystem and returns the path where it is mounted. An existing one, from before a
@@ -16,6 +17,10 @@ import (
 // Errors: errdefs.ErrNotFound for an unknown image; errdefs.ErrFailedPrecondition if the kernel or the filesystem
 // cannot shift ids, or a parent directory is not searchable in the user namespace.
 func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
+	if e, err := s.find(r.ImageID); err == nil && e.Config.Labels[worker.ArtifactLabel] != "" {
+		return "", fmt.Errorf("image %s is an artifact, not a container image: it can only be a volume: %w", r.ImageID,
+			errdefs.ErrInvalidArgument)
+	}
 	path, err := s.mount(ctx, r.ImageID, rootfs.Request{
 		Container: r.ContainerID, Name: rootfs.Root, Label: r.MountLabel, UIDs: r.UIDs, GIDs: r.GIDs, Writable: true,
 	})

@@ -90,9 +90,6 @@ func TestOddManifests(t *testing.T) {
 		"restricted layer": {layerType(types.DockerForeignLayer), ""},
 		"schema 1": {rawManifest{`{"schemaVersion":1,"name":"app","tag":"v1","architecture":"amd64",
 			"fsLayers":[],"history":[],"signatures":[]}`, types.DockerManifestSchema1}, "manifest"},
-		"a chart": {changed(t, img, one, map[string]any{"config": map[string]any{
-			"mediaType": "application/vnd.cncf.helm.config.v1+json", "size": 2, "digest": digestOf(t, img)}}),
-			"not a container image"},
 		"docker's as OCI": {changed(t, simple(t, "x"), docker, nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

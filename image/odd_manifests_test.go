@@ -558,6 +558,7 @@ func TestPlatforms(t *testing.T) {
 // half of one, as "oras attach" writes them. The image is found wherever it is.
 func TestArtifactsInLists(t *testing.T) {
 	t.Parallel()
+	const artifact = "the artifact"
 	mine, foreign := simple(t, "mine"), craft(t, arch("arm64"), tree{"x": "foreign"})
 	bill := oddImage(t, simple(t, "bill"), func(m *v1.Manifest, _ map[string]any) {
 		m.MediaType, m.Config.MediaType = types.OCIManifestSchema1, "application/vnd.oci.empty.v1+json"
@@ -567,7 +568,7 @@ func TestArtifactsInLists(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		list v1.ImageIndex
-		want string // of an error
+		want string // of an error, or artifact
 	}{
 		"of the same platform": {listOf(t, "linux/amd64", bill, "linux/amd64", mine), ""},
 		"after the image":      {listOf(t, "linux/amd64", mine, "linux/amd64", bill), ""},
@@ -575,8 +576,8 @@ func TestArtifactsInLists(t *testing.T) {
 		"in a list":            {listOf(t, "linux/amd64", listOf(t, "linux/amd64", bill), "", listOf(t, "", mine)), ""},
 		"half a platform":      {listOf(t, "linux/", bill, "linux/arm64", foreign), "image is for linux/arm64, this node is"},
 		"others only":          {listOf(t, "", bill, "", foreign), "image is for linux/arm64, this node is"},
-		"without an image":     {listOf(t, "", bill, "linux/", bill), "not a container image"},
-		"artifacts only":       {listOf(t, "linux/amd64", bill, "linux/arm64", bill), "not a container image"},
+		"without an image":     {listOf(t, "", bill, "linux/", bill), artifact},
+		"artifacts only":       {listOf(t, "linux/amd64", bill, "linux/arm64", bill), artifact},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reg := newRegistry(t)
@@ -586,8 +587,11 @@ func TestArtifactsInLists(t *testing.T) {
 			pulled, err := open(t, config(t, reg.host)).Pull(t.Context(), image.PullRequest{Ref: ref})
 			loaded, loadErr := open(t, config(t)).LoadFile(t.Context(), dir)
 			switch {
-			case c.want == "" && (err != nil || loadErr != nil):
+			case (c.want == "" || c.want == artifact) && (err != nil || loadErr != nil):
 				t.Errorf("pull = %v, load = %v", err, loadErr)
+			case c.want == artifact && (pulled.Config.Labels["io.podd.artifact"] == "" || loaded[0].ID != pulled.ID):
+				t.Errorf("pulled %v, loaded %v, want the artifact", pulled, loaded[0])
+			case c.want == artifact:
 			case c.want == "" && (pulled.ID != imageID(t, mine) || loaded[0].ID != pulled.ID):
 				t.Errorf("pulled %s, loaded %s, want %s", pulled.ID, loaded[0].ID, imageID(t, mine))
 			case c.want != "":

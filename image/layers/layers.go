@@ -71,6 +71,8 @@ type Adder struct {
 	// Store is one that Exclusive has returned.
 	Store  storage.Store
 	Source types.ImageSource
+	// Files are blobs that are not fetched: they are moved from these paths.
+	Files map[digest.Digest]string
 	// Dir is a directory on the filesystem of the store, for layers that are not stored yet.
 	Dir string
 	// MaxBlob bounds a blob of which the manifest has no size, in bytes.
@@ -189,11 +191,19 @@ func (a *Adder) fetch(ctx context.Context, s *staged) error {
 }
 
 func (a *Adder) download(ctx context.Context, s *staged) error {
-	file, err := os.Create(s.blob())
+	if file, ok := a.Files[s.Blob.Digest]; ok {
+		return os.Rename(file, s.blob())
+	}
+	return a.Fetch(ctx, s.Blob, s.blob())
+}
+
+// Fetch writes a blob, whose digest it checks, to a new file.
+func (a *Adder) Fetch(ctx context.Context, b types.BlobInfo, to string) error {
+	file, err := os.Create(to)
 	if err != nil {
 		return err
 	}
-	blob := download{source: a.Source, blob: s.Blob, most: s.Blob.Size, note: a.Note}
+	blob := download{source: a.Source, blob: b, most: b.Size, note: a.Note}
 	if blob.most <= 0 {
 		blob.most = a.MaxBlob
 	}

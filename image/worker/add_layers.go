@@ -37,14 +37,14 @@ func (w *worker) addLayers(ctx context.Context, job copyJob, corrupt []string) (
 		return nil, err
 	}
 	job.image.id = plan.imageID(job.image.id)
-	return plan.lazy(), w.adder(job.image, job.progress).Add(ctx, plan.chain)
+	return plan.lazy(), w.adder(job.image, job.image.files, job.progress).Add(ctx, plan.chain)
 }
 
-// adder returns what stores the layers of one image, with its limits.
-func (w *worker) adder(source types.ImageSource, out Progress) *layers.Adder {
+// adder returns what stores the layers of one image, with its limits. Files are those that were fetched already.
+func (w *worker) adder(source types.ImageSource, files map[digest.Digest]string, out Progress) *layers.Adder {
 	meter := &unpackMeter{mostBytes: w.cfg.MaxImageBytes, mostFiles: maxImageFiles}
 	return &layers.Adder{
-		Store: w.storage, Source: source, Dir: w.temp, Note: out.Note, Count: meter.add,
+		Store: w.storage, Source: source, Files: files, Dir: w.temp, Note: out.Note, Count: meter.add,
 		MaxBlob: w.cfg.MaxImageBytes, MaxMetadata: w.cfg.MaxImageBytes / metadataShare,
 		Downloads: maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
 	}

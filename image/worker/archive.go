@@ -421,6 +421,9 @@ func (l *loader) loadImage(
 	if err := img.check(ctx, sys); err != nil {
 		return err
 	}
+	if img, err = l.ofArtifact(ctx, img, sys, l.out); err != nil {
+		return err
+	}
 	names := namesOf(img.id)
 	if err := checkNames(names); err != nil {
 		return err

@@ -1,147 +1,268 @@
 package worker
 
 import (
-	"bytes"
+	"archive/tar"
+	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"sync"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/containerd/errdefs"
-	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
-	"go.podman.io/image/v5/docker"
-	"go.podman.io/image/v5/docker/reference"
-	"go.podman.io/image/v5/pkg/blobinfocache/none"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/pkg/compression"
 	"go.podman.io/image/v5/types"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/image/layers"
 )
 
-// maxWindow bounds the memory for the decompression of a part, in bytes.
-const maxWindow = 64 << 20
+// ArtifactLabel is a label of the image that is stored for an artifact: the digest of the artifact's manifest.
+const ArtifactLabel = "io.podd.artifact"
 
-// Part is a part of an artifact.
-type Part struct {
-	// Digest and Size are those of a blob. Without them the part is the manifest.
-	Digest digest.Digest
-	Size   int64
-	// Unpack is set for a blob that is decompressed (zstd).
-	Unpack bool
-	// Limit bounds the content, decompressed, in bytes.
-	Limit int64
+// filepathKey is the annotation of ModelPack with the path of a file: github.com/modelpack/model-spec.
+const filepathKey = "org.cnai.model.filepath"
+
+// artifactImage returns an artifact (image-spec, manifest.md) as an image without a command, so that it is stored,
+// verified and mounted as one. Blobs that are tars are its layers; the others are files of its highest layer, with the
+// names that "oras push" and ModelPack give them.
+type artifactImage struct {
+	*worker
+	from *instance
+	// layers and diffIDs are those of the image; files are the blobs of the layers.
+	layers  []v1.Descriptor
+	diffIDs []digest.Digest
+	files   map[digest.Digest]string
 }
 
-// sendPart writes job.Part, in the process.
-func (job Job) sendPart(ctx context.Context, to io.Writer) error {
-	named, err := reference.ParseNamed(job.Ref)
+// ofArtifact fetches the blobs of an artifact and returns the image, checked. An image it returns as it is.
+func (w *worker) ofArtifact(
+	ctx context.Context, img *instance, sys *types.SystemContext, out Progress,
+) (*instance, error) {
+	if !img.isArtifact {
+		return img, nil
+	}
+	parsed, err := manifest.OCI1FromManifest(img.raw)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := w.artifactBlobs(parsed.Layers)
+	if err != nil {
+		return nil, fmt.Errorf("artifact: %w", err)
+	}
+	if err := w.fetchBlobs(ctx, img, blobs, out); err != nil {
+		return nil, err
+	}
+	a := &artifactImage{worker: w, from: img, files: map[digest.Digest]string{}}
+	if err := a.addLayers(ctx, blobs); err != nil {
+		return nil, fmt.Errorf("artifact: %w", err)
+	}
+	made, err := a.image(parsed.Annotations)
+	if err != nil {
+		return nil, err
+	}
+	return made, made.check(ctx, sys)
+}
+
+// artifactBlob is a blob of an artifact.
+type artifactBlob struct {
+	v1.Descriptor
+	// name is the path of its file, path where the blob is.
+	name, path string
+}
+
+// artifactBlobs names and checks the blobs of an artifact, without the empty one that stands for none.
+func (w *worker) artifactBlobs(all []v1.Descriptor) (blobs []artifactBlob, err error) {
+	names := map[string]bool{}
+	left := w.cfg.MaxImageBytes
+	for i, d := range all {
+		if d.MediaType == v1.MediaTypeEmptyJSON {
+			continue
+		}
+		if err := checkDigest(d.Digest); err != nil {
+			return nil, err
+		}
+		if d.Size < 0 || d.Size > left {
+			return nil, fmt.Errorf("its blobs have more than %d bytes (max_image_bytes): %w", w.cfg.MaxImageBytes,
+				errdefs.ErrResourceExhausted)
+		}
+		left -= d.Size
+		name := d.Digest.Encoded()
+		for _, key := range []string{filepathKey, v1.AnnotationTitle} {
+			if title := d.Annotations[key]; title != "" {
+				name = path.Clean(title)
+			}
+		}
+		isHidden := func(part string) bool { return strings.HasPrefix(part, ".wh.") } // a whiteout in a tar
+		switch {
+		case !filepath.IsLocal(name) || name == "." || slices.ContainsFunc(strings.Split(name, "/"), isHidden):
+			return nil, fmt.Errorf("%.200q cannot be the name of a file: %w", name, errdefs.ErrInvalidArgument)
+		case names[name]:
+			return nil, fmt.Errorf("two of its files have the name %.200q: %w", name, errdefs.ErrInvalidArgument)
+		}
+		names[name] = true
+		blobs = append(blobs, artifactBlob{d, name, filepath.Join(w.temp, "artifact-"+strconv.Itoa(i))})
+	}
+	if len(blobs) == 0 {
+		return nil, fmt.Errorf("it has no files: %w", errdefs.ErrInvalidArgument)
+	}
+	return blobs, nil
+}
+
+func (w *worker) fetchBlobs(ctx context.Context, img *instance, blobs []artifactBlob, out Progress) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxDownloads)
+	adder := w.adder(img, nil, out)
+	for _, b := range blobs {
+		group.Go(func() error {
+			if err := adder.Fetch(ctx, manifest.BlobInfoFromOCI1Descriptor(b.Descriptor), b.path); err != nil {
+				return fmt.Errorf("reading blob %s: %w", b.Digest, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// addLayers makes layers of the blobs.
+func (a *artifactImage) addLayers(ctx context.Context, blobs []artifactBlob) error {
+	var files []artifactBlob
+	for _, b := range blobs {
+		kind, diffID, err := a.readTar(ctx, b)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%.200q: %w", b.name, err)
+		case diffID == "":
+			files = append(files, b)
+			continue
+		}
+		a.add(b.path, v1.Descriptor{MediaType: kind, Digest: b.Digest, Size: b.Size}, diffID)
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	return a.pack(ctx, files)
+}
+
+func (a *artifactImage) add(file string, layer v1.Descriptor, diffID digest.Digest) {
+	a.layers, a.diffIDs, a.files[layer.Digest] = append(a.layers, layer), append(a.diffIDs, diffID), file
+}
+
+// readTar returns the type of a layer and the digest of its tar, or none if the blob is not the tar that its type says:
+// "oras push" gives other files such types too.
+func (a *artifactImage) readTar(ctx context.Context, b artifactBlob) (kind string, diffID digest.Digest, err error) {
+	base, packed, _ := strings.Cut(strings.ReplaceAll(b.MediaType, ".tar.", ".tar+"), "+")
+	if !strings.HasSuffix(base, ".tar") {
+		return "", "", nil
+	}
+	file, err := os.Open(b.path)
+	if err != nil {
+		return "", "", err
+	}
+	defer file.Close()
+	plain, isPacked, err := compression.AutoDecompress(layers.UntilDone{Context: ctx, From: file})
+	if err != nil {
+		return "", "", err
+	}
+	defer plain.Close()
+	sum := digest.Canonical.Digester()
+	most := a.cfg.MaxImageBytes
+	content := io.TeeReader(&boundedReader{from: plain, left: most, most: most}, sum.Hash())
+	if _, err := tar.NewReader(content).Next(); err != nil {
+		return "", "", context.Cause(ctx) // not a tar
+	}
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return "", "", err
+	}
+	kind = v1.MediaTypeImageLayer
+	if isPacked {
+		kind = cmp.Or(map[string]string{"zstd": v1.MediaTypeImageLayerZstd}[packed], v1.MediaTypeImageLayerGzip)
+	}
+	return kind, sum.Digest(), nil
+}
+
+// pack makes a layer of files.
+func (a *artifactImage) pack(ctx context.Context, files []artifactBlob) error {
+	name := filepath.Join(a.temp, "artifact-files")
+	to, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	ref, err := docker.NewReference(named)
+	defer to.Close()
+	sum := digest.Canonical.Digester()
+	out := tar.NewWriter(io.MultiWriter(to, sum.Hash()))
+	for _, f := range files {
+		if err := packFile(ctx, out, f); err != nil {
+			return fmt.Errorf("%.200q: %w", f.name, err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	info, err := to.Stat()
 	if err != nil {
 		return err
 	}
-	sys := job.Config.SystemContext()
-	return job.Config.Guard(ctx, sys, named, job.Hosts, func(ctx context.Context) error {
-		source, err := ref.NewImageSource(ctx, sys)
-		if err != nil {
-			return err
-		}
-		defer source.Close()
-		return job.sendFrom(ctx, source, to)
-	})
+	a.add(name, v1.Descriptor{MediaType: v1.MediaTypeImageLayer, Digest: sum.Digest(), Size: info.Size()}, sum.Digest())
+	return to.Close()
 }
 
-func (job Job) sendFrom(ctx context.Context, source types.ImageSource, to io.Writer) error {
-	if job.Part.Digest == "" {
-		data, kind, err := source.GetManifest(ctx, nil)
-		if err != nil {
-			return err
-		}
-		if kind != v1.MediaTypeImageManifest {
-			return fmt.Errorf("it is %.100q, want an artifact: %w", kind, errdefs.ErrInvalidArgument)
-		}
-		return job.Part.copy(to, bytes.NewReader(data))
-	}
-	// Without URLs in the descriptor, so that the registry cannot name other hosts.
-	from, _, err := source.GetBlob(ctx, types.BlobInfo{Digest: job.Part.Digest, Size: job.Part.Size}, none.NoCache)
+// packFile moves a blob into a tar: an artifact may be most of the disk.
+func packFile(ctx context.Context, to *tar.Writer, f artifactBlob) error {
+	from, err := os.Open(f.path)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	if !job.Part.Unpack {
-		return job.Part.copy(to, from)
-	}
-	z, err := zstd.NewReader(job.Part.verify(from), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	info, err := from.Stat()
 	if err != nil {
 		return err
 	}
-	defer z.Close()
-	return job.Part.copy(to, z) // reads to the end of the blob
+	const mode = 0o644
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: mode, Size: info.Size()}
+	if err := to.WriteHeader(header); err != nil {
+		return err
+	}
+	if _, err := io.Copy(to, layers.UntilDone{Context: ctx, From: from}); err != nil {
+		return err
+	}
+	return os.Remove(f.path)
 }
 
-// FetchPart writes job.Part, fetched by a confined process, which is not trusted: the content of a blob that is not
-// unpacked is compared with its digest here again. An error may come after content.
-func FetchPart(ctx context.Context, job Job, c *registry.PullConfig, d Daemon, to io.Writer) error {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var copying sync.WaitGroup
-	copying.Go(func() {
-		if err := job.Part.copy(to, r); err != nil {
-			cancel(err)
-		}
-		_ = r.Close() // a process that writes more fails
+// image returns the image of the layers.
+func (a *artifactImage) image(annotations map[string]string) (*instance, error) {
+	config, err := json.Marshal(v1.Image{
+		Platform: v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH},
+		Config:   v1.ImageConfig{Labels: map[string]string{ArtifactLabel: a.from.digest.String()}},
+		RootFS:   v1.RootFS{Type: "layers", DiffIDs: a.diffIDs},
 	})
-	d.part = w
-	_, err = Run(ctx, job, c, d)
-	_ = w.Close() // nothing is buffered
-	copying.Wait()
-	if err == nil {
-		err = context.Cause(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return err
-}
-
-// copy copies the content of a part within its limit, and compares that of a blob that is not unpacked.
-func (p Part) copy(to io.Writer, from io.Reader) error {
-	if p.Digest != "" && !p.Unpack {
-		from = p.verify(from)
+	raw, err := json.Marshal(v1.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest,
+		Config: v1.Descriptor{
+			MediaType: v1.MediaTypeImageConfig, Digest: digest.FromBytes(config), Size: int64(len(config)),
+		},
+		Layers: a.layers, Annotations: annotations,
+	})
+	if err != nil {
+		return nil, err
 	}
-	n, err := io.Copy(to, io.LimitReader(from, p.Limit+1))
-	if err == nil && n > p.Limit {
-		err = fmt.Errorf("it has more than the %d bytes that are allowed: %w", p.Limit, errdefs.ErrResourceExhausted)
+	img, err := newInstance(a.from.ImageSource, rawManifest{raw, v1.MediaTypeImageManifest}, a.from.listed)
+	if err != nil {
+		return nil, err
 	}
-	return err
-}
-
-// verify returns a reader of a blob that returns errdefs.ErrDataLoss, instead of io.EOF, if it has another size or
-// digest. It never reads more than the size and one byte.
-func (p Part) verify(from io.Reader) io.Reader {
-	return &verified{part: p, from: io.LimitReader(from, p.Size+1), hash: p.Digest.Verifier()}
-}
-
-type verified struct {
-	part Part
-	from io.Reader
-	hash digest.Verifier
-	read int64
-}
-
-func (v *verified) Read(p []byte) (int, error) {
-	n, err := v.from.Read(p)
-	v.read += int64(n)
-	_, _ = v.hash.Write(p[:n]) // a hash does not fail
-	if v.read > v.part.Size || errors.Is(err, io.EOF) && (v.read < v.part.Size || !v.hash.Verified()) {
-		err = fmt.Errorf("the registry sent other content than %s of %d bytes: %w", v.part.Digest, v.part.Size,
-			errdefs.ErrDataLoss)
-	}
-	return n, err
+	img.top, img.isVariant, img.config, img.files = a.from.top, a.from.isVariant, config, a.files
+	return img, nil
 }

@@ -41,6 +41,9 @@ type instance struct {
 	id      string
 	layers  []types.BlobInfo
 	diffIDs []digest.Digest
+	// isArtifact is set by check for an artifact, files are the layers of the image that ofArtifact has made of one.
+	isArtifact bool
+	files      map[digest.Digest]string
 
 	mu     sync.Mutex
 	config []byte
@@ -76,7 +79,8 @@ func (i *instance) mendConfigType() error {
 	return err
 }
 
-// check fails for an image that this node cannot run, or that is not complete, before any layer is fetched.
+// check fails for an image that this node cannot run, or that is not complete, before any layer is fetched. Of an
+// artifact it says only that it is one.
 func (i *instance) check(ctx context.Context, sys *types.SystemContext) error {
 	img, err := containersimage.FromUnparsedImage(ctx, sys, containersimage.UnparsedInstance(i, nil))
 	if err != nil {
@@ -85,8 +89,8 @@ func (i *instance) check(ctx context.Context, sys *types.SystemContext) error {
 	config, err := img.OCIConfig(ctx)
 	if err != nil {
 		var artifact manifest.NonImageArtifactError
-		if errors.As(err, &artifact) {
-			return fmt.Errorf("not a container image: %w: %w", err, errdefs.ErrInvalidArgument)
+		if i.isArtifact = errors.As(err, &artifact) && i.mime == v1.MediaTypeImageManifest; i.isArtifact {
+			return nil
 		}
 		return fmt.Errorf("read config: %w", err)
 	}

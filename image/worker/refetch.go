@@ -35,7 +35,7 @@ func (w *worker) refetch(ctx context.Context, job copyJob, img *storage.Image, c
 		return err
 	}
 	defer source.Close()
-	a := w.adder(source, job.progress)
+	a := w.adder(source, job.image.files, job.progress)
 	for i, id := range chain {
 		if !slices.Contains(corrupt, id) {
 			continue

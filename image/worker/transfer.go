@@ -64,12 +64,15 @@ func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (
 	if err := w.applyPolicy(ctx, source, img); err != nil {
 		return Result{}, err
 	}
-	copying := copyJob{sys: job.sys, from: opened, image: img, progress: newFetched(out)}
+	copying := copyJob{sys: job.sys, from: opened, progress: newFetched(out)}
+	if copying.image, err = w.ofArtifact(ctx, img, job.sys, copying.progress); err != nil {
+		return Result{}, err
+	}
 	if copying.lazy, err = w.addLayers(ctx, copying, job.corrupt); err != nil {
 		return Result{}, err
 	}
-	opened.source = img
-	if slices.ContainsFunc(signatureDirs, usesAttachments) { // the library reads them from its own sources only
+	opened.source = copying.image
+	if !img.isArtifact && slices.ContainsFunc(signatureDirs, usesAttachments) { // the library reads them from its own sources only
 		if copying.from, err = nameByDigest(job.ref, img.digest); err != nil {
 			return Result{}, err
 		}

@@ -7,6 +7,10 @@ import (
 	"math/rand/v2"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 func textEntry(s string) entry { return entry{Header: headerMode(0o644), data: []byte(s)} }
@@ -47,6 +51,17 @@ func (c *catalog) own() {
 		"data/exec/tool": {Header: headerMode(0o755), data: []byte("#!/bin/sh\necho tool\n")},
 	}, "podd/data:latest")
 	c.layered()
+	c.artifact()
+}
+
+// artifact adds what "oras push" makes of a file.
+func (c *catalog) artifact() {
+	img, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		"application/vnd.oci.empty.v1+json"), mutate.Addendum{
+		Layer:       static.NewLayer([]byte("weights\n"), "text/plain"),
+		Annotations: map[string]string{"org.opencontainers.image.title": "model/weights"},
+	})
+	c.add(img, err, "podd/artifact:latest")
 }
 
 // layered adds an image of many layers of incompressible content, about 24 MiB, with what layers can do to each

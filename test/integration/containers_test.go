@@ -376,6 +376,7 @@ func containerMounts(k *kubelet) {
 	k.ok("fill it", os.WriteFile(filepath.Join(dir, "file"), []byte("from the host\n"), 0o644))
 	k.ok("write accounts", os.WriteFile(filepath.Join(dir, "passwd"), []byte("me:x:0:0::/home/me:/bin/sh\n"), 0o644))
 	k.have("docker.io/podd/data:latest")
+	k.have("docker.io/podd/artifact:latest")
 	mounts := []*cri.Mount{
 		{HostPath: filepath.Join(dir, "passwd"), ContainerPath: "/etc/passwd", Readonly: true},
 		{HostPath: dir, ContainerPath: "/rw"},
@@ -384,6 +385,7 @@ func containerMounts(k *kubelet) {
 		{ContainerPath: "/image", Image: &cri.ImageSpec{Image: "docker.io/podd/data:latest"}, Readonly: true},
 		{ContainerPath: "/part", Image: &cri.ImageSpec{Image: "docker.io/podd/data:latest"}, ImageSubPath: "data/a",
 			Readonly: true},
+		{ContainerPath: "/artifact", Image: &cri.ImageSpec{Image: "docker.io/podd/artifact:latest"}, Readonly: true},
 	}
 	pod, podCfg := k.pod()
 	id, _ := k.runIn(pod, podCfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) { c.Mounts = mounts })
@@ -393,6 +395,7 @@ func containerMounts(k *kubelet) {
 		{"echo new >/rw/new && cat /ro/new", "new\n"},
 		{"touch /ro/x 2>&1 | grep -o 'Read-only file system'", "Read-only file system\n"},
 		{"cat /image/data/top /part/b/file", "top\ndeep\n"},
+		{"cat /artifact/model/weights", "weights\n"},
 		{"touch /image/x 2>&1 | grep -o 'Read-only file system'", "Read-only file system\n"},
 	} {
 		if got := k.exec(id, c.command); got != c.want {
@@ -405,9 +408,9 @@ func containerMounts(k *kubelet) {
 	}
 	for i := range mounts {
 		if mounts[i].Image != nil { // podd adds the image's digest
-			ref := got[i].GetImage().GetImageRef()
-			if !strings.HasPrefix(ref, "docker.io/podd/data@sha256:") {
-				k.Errorf("mount %d: image_ref = %q, want docker.io/podd/data@sha256:...", i, ref)
+			ref, want := got[i].GetImage().GetImageRef(), strings.TrimSuffix(mounts[i].Image.Image, ":latest")+"@sha256:"
+			if !strings.HasPrefix(ref, want) {
+				k.Errorf("mount %d: image_ref = %q, want %s...", i, ref, want)
 			}
 			mounts[i].Image.ImageRef = ref
 		}
