@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,13 +34,10 @@ func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 		return oci.ExecResult{}, err
 	}
 	defer release()
-	allow := timeout
-	if timeout == 0 {
-		allow = operation.Unlimited
-	}
 	memory := e.deps.Budgets.ExecOutput.Open(c.pod.ID)
 	context.AfterFunc(ctx, memory.Release) // when the reply has been sent
 	var result oci.ExecResult
+	allow := cmp.Or(timeout, operation.Unlimited)
 	err = e.onContainer(ctx, operation.ExecSync, c, allow, func(ctx context.Context) (err error) {
 		operation.SetStage(ctx, "command")
 		result, err = rt.ExecSync(ctx, oci.ExecRequest{

@@ -4,19 +4,21 @@ import (
 	"context"
 	"time"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-func newOperation(verb string, p *Pod) operation.Operation {
+func newOperation(ctx context.Context, verb string, p *Pod) operation.Operation {
 	m := p.Config.GetMetadata()
 	return operation.Operation{
 		Verb: verb, Pod: p.ID, Name: m.GetNamespace() + "/" + m.GetName(), UID: m.GetUid(), Handler: p.Handler,
+		Request: oci.Request(ctx),
 	}
 }
 
 // onPod runs do as an operation on p.
 func (e *Engine) onPod(ctx context.Context, verb string, p *Pod, do func(ctx context.Context) error) error {
-	ctx, active := e.operations.Begin(ctx, newOperation(verb, p))
+	ctx, active := e.operations.Begin(ctx, newOperation(ctx, verb, p))
 	err := do(ctx)
 	p.history.Add(active.End(err))
 	return err
@@ -26,7 +28,7 @@ func (e *Engine) onPod(ctx context.Context, verb string, p *Pod, do func(ctx con
 func (e *Engine) onContainer(
 	ctx context.Context, verb string, c *Container, allow time.Duration, do func(ctx context.Context) error,
 ) error {
-	o := newOperation(verb, c.pod)
+	o := newOperation(ctx, verb, c.pod)
 	o.Container, o.Name = c.ID, o.Name+"/"+c.Config.GetMetadata().GetName()
 	ctx, active := e.operations.Begin(ctx, o)
 	active.Allow(allow)

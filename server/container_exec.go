@@ -7,11 +7,12 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Exec prepares a session that runs a command in a running container.
-func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse, error) {
+func (s *Server) Exec(ctx context.Context, r *cri.ExecRequest) (*cri.ExecResponse, error) {
 	if err := checkExec(r); err != nil {
 		return nil, err
 	}
@@ -19,7 +20,7 @@ func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse,
 	if err != nil {
 		return nil, err
 	}
-	url, err := s.deps.Streamer.Exec(&cri.ExecRequest{
+	url, err := s.deps.Streamer.Exec(oci.Request(ctx), &cri.ExecRequest{
 		ContainerId: c.ID, Cmd: r.GetCmd(), Tty: r.GetTty(),
 		Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
 	})

@@ -92,11 +92,12 @@ type Network interface {
 	SetPodCIDR(ctx context.Context, cidr string) error
 }
 
-// Streamer prepares streaming sessions and returns their URLs. Requests are valid and have full ids.
+// Streamer prepares streaming sessions and returns their URLs. Requests are valid and have full ids; id is that of the
+// call.
 type Streamer interface {
-	Exec(r *cri.ExecRequest) (url string, err error)
-	Attach(r *cri.AttachRequest) (url string, err error)
-	PortForward(r *cri.PortForwardRequest) (url string, err error)
+	Exec(id string, r *cri.ExecRequest) (url string, err error)
+	Attach(id string, r *cri.AttachRequest) (url string, err error)
+	PortForward(id string, r *cri.PortForwardRequest) (url string, err error)
 }
 
 // SpecReader returns a container's config.json, errdefs.ErrNotFound once it is removed.

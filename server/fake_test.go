@@ -273,17 +273,17 @@ type fakeStreamer struct {
 	ports  *cri.PortForwardRequest
 }
 
-func (s *fakeStreamer) Exec(r *cri.ExecRequest) (string, error) {
+func (s *fakeStreamer) Exec(_ string, r *cri.ExecRequest) (string, error) {
 	s.exec = r
 	return "http://exec", s.call("Exec", r.GetContainerId(), r.GetCmd())
 }
 
-func (s *fakeStreamer) Attach(r *cri.AttachRequest) (string, error) {
+func (s *fakeStreamer) Attach(_ string, r *cri.AttachRequest) (string, error) {
 	s.attach = r
 	return "http://attach", s.call("Attach", r.GetContainerId())
 }
 
-func (s *fakeStreamer) PortForward(r *cri.PortForwardRequest) (string, error) {
+func (s *fakeStreamer) PortForward(_ string, r *cri.PortForwardRequest) (string, error) {
 	s.ports = r
 	return "http://ports", s.call("PortForward", r.GetPodSandboxId())
 }

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/podd-project/podd/oci"
 )
 
 // Call is one finished RPC, for metrics.
@@ -54,7 +56,7 @@ func (s *Server) interceptUnary(
 	if err := checkSize(req); err != nil {
 		return nil, err
 	}
-	resp, err = handler(ctx, req)
+	resp, err = handler(oci.WithRequest(ctx, c.id), req)
 	return s.fit(c, resp), err
 }
 

@@ -63,7 +63,7 @@ func TestAttachSeveralClients(t *testing.T) {
 	}
 	var clients []*client
 	for _, tr := range transports() {
-		executor, err := tr.executor(r.url(r.Attach(&cri.AttachRequest{ContainerId: "c1", Stdin: true, Stdout: true})))
+		executor, err := tr.executor(r.url(r.Attach("", &cri.AttachRequest{ContainerId: "c1", Stdin: true, Stdout: true})))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,10 +23,14 @@ type Backend interface {
 	// stream ends the direction to the client, like CloseWrite on a socket. EPIPE and ECONNRESET (wrapped or not) reset
 	// this stream without a message; any other error is also sent to the client, which may then end the session.
 	PortForward(ctx context.Context, podID string, port int32, stream io.ReadWriteCloser) error
+	// Ended is called at the end of each session with its error: nil also for a command that has failed.
+	Ended(session SessionInfo, err error)
 }
 
 // Streams are a client's ends of a command's streams. Those the client did not ask for are nil.
 type Streams struct {
+	// Request is the id of the CRI call, for Exec.
+	Request string
 	// Stdin returns io.EOF when the client closed its input, and another error when the client disconnected: a
 	// truncated upload must not look complete. A Read never outlives the session, so a Backend may leave one blocked.
 	Stdin io.Reader

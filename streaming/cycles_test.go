@@ -47,7 +47,7 @@ func TestCycles(t *testing.T) {
 		},
 		"attach": func(t *testing.T, r running, i int) {
 			tr := transports()[i%3]
-			u := r.url(r.Attach(&cri.AttachRequest{ContainerId: "c1", Stdin: true, Stdout: true, Stderr: true}))
+			u := r.url(r.Attach("", &cri.AttachRequest{ContainerId: "c1", Stdin: true, Stdout: true, Stderr: true}))
 			got := tr.stream(t, u, strings.NewReader("hello"), false, nil)
 			if want := (result{stdout: "hello attached"}); got != want {
 				t.Errorf("%s %d: %+v, want %+v", tr.name, i, got, want)
@@ -112,7 +112,7 @@ func BenchmarkExec(b *testing.B) {
 	for _, tr := range transports() {
 		b.Run(tr.name, func(b *testing.B) {
 			for b.Loop() {
-				u, err := s.Exec(&cri.ExecRequest{ContainerId: "c1", Stdout: true})
+				u, err := s.Exec("", &cri.ExecRequest{ContainerId: "c1", Stdout: true})
 				if err != nil {
 					b.Fatal(err)
 				}

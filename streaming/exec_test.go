@@ -43,7 +43,7 @@ func TestExecRequestedStreams(t *testing.T) {
 		return 0, nil
 	}}
 	eachTransport(t, b, func(t *testing.T, r running, tr transport) {
-		u := r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdout: true}))
+		u := r.url(r.Exec("", &cri.ExecRequest{ContainerId: "c1", Stdout: true}))
 		executor, err := tr.executor(u)
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestExecTerminal(t *testing.T) {
 		return 2, context.Cause(ctx)
 	}}
 	eachTransport(t, b, func(t *testing.T, r running, tr transport) {
-		u := r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Tty: true, Stdin: true, Stdout: true}))
+		u := r.url(r.Exec("", &cri.ExecRequest{ContainerId: "c1", Tty: true, Stdin: true, Stdout: true}))
 		sizes := make(sizeQueue, 3)
 		sizes <- remotecommand.TerminalSize{Width: 80, Height: 24}
 		sizes <- remotecommand.TerminalSize{}

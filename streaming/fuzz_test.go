@@ -77,7 +77,7 @@ func upgraded(t *testing.T, r running, forward, useSPDY bool) net.Conn {
 	t.Helper()
 	address, protocol := r.execURL("cat"), "v4.channel.k8s.io"
 	if forward {
-		address = r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p", Port: []int32{80}}))
+		address = r.url(r.PortForward("", &cri.PortForwardRequest{PodSandboxId: "p", Port: []int32{80}}))
 		protocol = "portforward.k8s.io"
 	}
 	u, err := url.Parse(address)

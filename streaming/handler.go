@@ -42,17 +42,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 		return
 	}
 	defer s.releaseSession(release)
-	if request, ok = s.tickets.redeem(token); !ok || kindOf(request) != kind {
+	ticket, ok := s.tickets.redeem(token)
+	if !ok || kindOf(ticket.request) != kind {
 		http.NotFound(w, r)
 		return
 	}
 	sess := newSession(s.ctx, s.cfg.IdleTimeout, s.timing)
 	defer sess.close()
-	start := time.Now()
-	defer s.open.add(sess, s.infoOf(request, start))()
-	err = s.dispatch(sess, &upgrade{ResponseWriter: w, sess: sess}, r, request)
+	info := s.infoOf(ticket, time.Now())
+	defer s.open.add(sess, info)()
+	err = s.dispatch(sess, &upgrade{ResponseWriter: w, sess: sess}, r, ticket)
+	s.backend.Ended(info, err)
 	log := s.log.WithFields(targetFields(request)).WithFields(logrus.Fields{
-		"session": kind, "duration": time.Since(start).String(),
+		"session": kind, "request": info.Request, "duration": time.Since(info.Started).String(),
 	})
 	if err != nil {
 		log.WithError(err).Info("streaming session ended early")
@@ -61,10 +63,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	log.Debug("streaming session ended")
 }
 
-func (s *Server) dispatch(sess *session, w http.ResponseWriter, r *http.Request, request proto.Message) error {
-	switch req := request.(type) {
+func (s *Server) dispatch(sess *session, w http.ResponseWriter, r *http.Request, t *ticket) error {
+	switch req := t.request.(type) {
 	case *cri.ExecRequest:
 		return s.remoteCommand(sess, w, r, req, func(streams Streams) (int, error) {
+			streams.Request = t.id
 			return s.backend.Exec(sess.ctx, req.GetContainerId(), req.GetCmd(), streams)
 		})
 	case *cri.AttachRequest:

@@ -42,6 +42,7 @@ type backend struct {
 	exec    func(ctx context.Context, id string, cmd []string, s Streams) (int, error)
 	attach  func(ctx context.Context, id string, s Streams) error
 	forward func(ctx context.Context, pod string, port int32, stream io.ReadWriteCloser) error
+	ended   func(SessionInfo, error)
 }
 
 // PodOf: containers are named pod/container.
@@ -52,6 +53,12 @@ func (b backend) PodOf(id string) string {
 
 func (b backend) Exec(ctx context.Context, id string, cmd []string, s Streams) (int, error) {
 	return b.exec(ctx, id, cmd, s)
+}
+
+func (b backend) Ended(info SessionInfo, err error) {
+	if b.ended != nil {
+		b.ended(info, err)
+	}
 }
 
 func (b backend) Attach(ctx context.Context, id string, s Streams) error { return b.attach(ctx, id, s) }
@@ -130,7 +137,7 @@ func startLogging(t *testing.T, b Backend, log logrus.FieldLogger, edit ...func(
 }
 
 func (r running) execURL(cmd ...string) string {
-	return r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Cmd: cmd, Stdin: true, Stdout: true, Stderr: true}))
+	return r.url(r.Exec("", &cri.ExecRequest{ContainerId: "c1", Cmd: cmd, Stdin: true, Stdout: true, Stderr: true}))
 }
 
 func (r running) url(u string, err error) string {

@@ -51,13 +51,13 @@ func TestSessionLimitPerPod(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b, func(c *setup) { c.MaxSessionsPerPod = 2 })
 	exec := func(id string) string {
-		return r.url(r.Exec(&cri.ExecRequest{ContainerId: id, Cmd: []string{"x"}, Stdin: true, Stdout: true}))
+		return r.url(r.Exec("", &cri.ExecRequest{ContainerId: id, Cmd: []string{"x"}, Stdin: true, Stdout: true}))
 	}
 	for _, id := range []string{"p1/a", "p1/b"} {
 		dialWebSocket(t, exec(id), "v5.channel.k8s.io")
 		recv(t, "a session", started)
 	}
-	forward := r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"}))
+	forward := r.url(r.PortForward("", &cri.PortForwardRequest{PodSandboxId: "p1"}))
 	for _, refused := range []string{exec("p1/a"), forward} {
 		if got := status(t, refused, upgradeSPDYHeaders); got != http.StatusServiceUnavailable {
 			t.Errorf("third session of the pod: status %d, want 503", got)
@@ -261,7 +261,7 @@ func TestCreationTimeout(t *testing.T) {
 func TestSPDYRefusedStreams(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b)
-	c, _ := dialSPDY(t, r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdout: true})), "v4.channel.k8s.io")
+	c, _ := dialSPDY(t, r.url(r.Exec("", &cri.ExecRequest{ContainerId: "c1", Stdout: true})), "v4.channel.k8s.io")
 	openStream(t, c, "streamType", "error")
 	for _, kind := range []string{"stdin", "stderr", "resize", "error", "", "x"} {
 		if _, err := c.CreateStream(http.Header{"Streamtype": {kind}}); err == nil {
@@ -287,7 +287,7 @@ func TestOldSPDYVersions(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			r := start(t, b)
 			req := &cri.ExecRequest{ContainerId: "c1", Cmd: []string{version}, Stdout: true, Tty: true}
-			c, _ := dialSPDY(t, r.url(r.Exec(req)), version)
+			c, _ := dialSPDY(t, r.url(r.Exec("", req)), version)
 			status := openStream(t, c, "streamType", "error")
 			openStream(t, c, "streamType", "stdout")
 			if version == "v3.channel.k8s.io" {
@@ -360,7 +360,7 @@ func TestCloseEndsSessions(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "server is closing") {
 				t.Errorf("client got %v, want that the server is closing", err)
 			}
-			if _, err := r.Exec(&cri.ExecRequest{Stdout: true}); !errors.Is(err, errdefs.ErrUnavailable) {
+			if _, err := r.Exec("", &cri.ExecRequest{Stdout: true}); !errors.Is(err, errdefs.ErrUnavailable) {
 				t.Errorf("Exec on a closed server: %v, want unavailable", err)
 			}
 			if valid(r.tickets, unused[strings.LastIndex(unused, "/")+1:]) {

@@ -158,7 +158,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 // TestCompressedHeaders: small frames with large headers are refused.
 func TestCompressedHeaders(t *testing.T) {
 	r := start(t, backend{})
-	c := dialRawSPDY(t, r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"})),
+	c := dialRawSPDY(t, r.url(r.PortForward("", &cri.PortForwardRequest{PodSandboxId: "p1"})),
 		map[string]string{"X-Stream-Protocol-Version": "portforward.k8s.io"})
 	large := string(bytes.Repeat([]byte("a"), 512<<10))
 	c.open(1, http.Header{"streamtype": {"data"}, "port": {"80"}, "requestid": {"0"}, "x": {large}})
@@ -173,7 +173,7 @@ func TestStreamsResetAtTheEnd(t *testing.T) {
 	b, _, _ := held()
 	r := start(t, b)
 	for range 10 {
-		c := dialRawSPDY(t, r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"})),
+		c := dialRawSPDY(t, r.url(r.PortForward("", &cri.PortForwardRequest{PodSandboxId: "p1"})),
 			map[string]string{"X-Stream-Protocol-Version": "portforward.k8s.io"})
 		var all bytes.Buffer
 		framer, err := spdy.NewFramer(&all, nil)

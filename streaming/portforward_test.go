@@ -25,7 +25,7 @@ import (
 )
 
 func (r running) forwardURL() string {
-	return r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"}))
+	return r.url(r.PortForward("", &cri.PortForwardRequest{PodSandboxId: "p1"}))
 }
 
 // pod is a backend of forwarded connections: port 80 echoes, 81 resets, 82 fails, 83 panics, 84 sends nothing, 85
@@ -345,7 +345,7 @@ func TestForwardChannels(t *testing.T) {
 			}
 			r := start(t, b)
 			req := &cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{82, 80, 81}}
-			ws := dialWebSocket(t, r.url(r.PortForward(req)), protocol)
+			ws := dialWebSocket(t, r.url(r.PortForward("", req)), protocol)
 			text := strings.Contains(protocol, "base64")
 			kind, word := websocket.BinaryMessage, []byte("\x02word")
 			if text {

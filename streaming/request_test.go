@@ -30,7 +30,7 @@ func TestURLs(t *testing.T) {
 	r := start(t, backend{})
 	for want, u := range map[string]string{
 		"exec":        r.execURL("secret", "argument"),
-		"attach":      r.url(r.Attach(&cri.AttachRequest{ContainerId: "c1", Stdout: true})),
+		"attach":      r.url(r.Attach("", &cri.AttachRequest{ContainerId: "c1", Stdout: true})),
 		"portforward": r.forwardURL(),
 	} {
 		parsed, err := url.Parse(u)
@@ -80,13 +80,13 @@ func TestInvalidRequests(t *testing.T) {
 		many[i] = int32(i + 1)
 	}
 	for name, err := range map[string]error{
-		"terminal with stderr":     second(r.Exec(&cri.ExecRequest{Tty: true, Stdout: true, Stderr: true})),
-		"no stream":                second(r.Exec(&cri.ExecRequest{Tty: true})),
-		"attach terminal, stderr":  second(r.Attach(&cri.AttachRequest{Tty: true, Stderr: true})),
-		"attach no stream":         second(r.Attach(&cri.AttachRequest{})),
-		"port 0":                   second(r.PortForward(&cri.PortForwardRequest{Port: []int32{0}})),
-		"port 65536":               second(r.PortForward(&cri.PortForwardRequest{Port: []int32{80, 65536}})),
-		"more ports than channels": second(r.PortForward(&cri.PortForwardRequest{Port: many})),
+		"terminal with stderr":     second(r.Exec("", &cri.ExecRequest{Tty: true, Stdout: true, Stderr: true})),
+		"no stream":                second(r.Exec("", &cri.ExecRequest{Tty: true})),
+		"attach terminal, stderr":  second(r.Attach("", &cri.AttachRequest{Tty: true, Stderr: true})),
+		"attach no stream":         second(r.Attach("", &cri.AttachRequest{})),
+		"port 0":                   second(r.PortForward("", &cri.PortForwardRequest{Port: []int32{0}})),
+		"port 65536":               second(r.PortForward("", &cri.PortForwardRequest{Port: []int32{80, 65536}})),
+		"more ports than channels": second(r.PortForward("", &cri.PortForwardRequest{Port: many})),
 	} {
 		if !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want an invalid argument", name, err)
@@ -166,7 +166,7 @@ func TestTokenExpiresAtTheServer(t *testing.T) {
 func TestFloodOfTokens(t *testing.T) {
 	r := start(t, backend{})
 	for i := range maxTokens + 100 {
-		_, err := r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdout: true})
+		_, err := r.Exec("", &cri.ExecRequest{ContainerId: "c1", Stdout: true})
 		if i < maxTokens && err != nil || i >= maxTokens && !errors.Is(err, errdefs.ErrResourceExhausted) {
 			t.Fatalf("request %d: %v, want resource exhausted from %d on", i, err, maxTokens)
 		}

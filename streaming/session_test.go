@@ -3,10 +3,13 @@ package streaming
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestWatch: a session ends at its idle timeout when no byte moves, not while bytes move, and at the next check when
@@ -85,4 +88,38 @@ func TestOpenSessions(t *testing.T) {
 			t.Errorf("Sessions() = %+v, want none", got)
 		}
 	})
+}
+
+// TestEnded: at the end of each session the backend gets the id of the call that has asked for it.
+func TestEnded(t *testing.T) {
+	seen := make(chan SessionInfo, 3)
+	b := backend{
+		exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
+			if s.Request != "1" {
+				t.Errorf("request of the command = %q, want 1", s.Request)
+			}
+			return 7, nil
+		},
+		attach: func(context.Context, string, Streams) error { return nil },
+		ended: func(info SessionInfo, err error) {
+			if err != nil && info.Kind != "portforward" {
+				t.Errorf("%s: %v", info.Kind, err)
+			}
+			seen <- info
+		},
+	}
+	r := start(t, b)
+	dialWebSocket(t, r.url(r.Exec("1", &cri.ExecRequest{ContainerId: "p1/c", Stdout: true})), "v5.channel.k8s.io")
+	exec := recv(t, "the end of exec", seen)
+	dialWebSocket(t, r.url(r.Attach("2", &cri.AttachRequest{ContainerId: "p1/c", Stdout: true})), "v5.channel.k8s.io")
+	attach := recv(t, "the end of attach", seen)
+	dialWebSocket(t, r.url(r.PortForward("3", &cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{80}})),
+		"v4.channel.k8s.io").Close()
+	forward := recv(t, "the end of port-forward", seen)
+	for i, got := range []SessionInfo{exec, attach, forward} {
+		want := []string{"exec 1 p1 p1/c", "attach 2 p1 p1/c", "portforward 3 p1 "}[i]
+		if text := fmt.Sprint(got.Kind, " ", got.Request, " ", got.Pod, " ", got.Container); text != want {
+			t.Errorf("ended %q, want %q", text, want)
+		}
+	}
 }

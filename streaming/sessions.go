@@ -5,12 +5,12 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 )
 
 // SessionInfo describes a session. It has no command line, which may contain secrets.
 type SessionInfo struct {
+	// Request is the id of the CRI call, as in the log.
+	Request string `json:"request"`
 	// Kind is exec, attach or portforward.
 	Kind string `json:"kind"`
 	Pod  string `json:"pod"`
@@ -42,10 +42,10 @@ func (o *openSessions) add(s *session, info SessionInfo) (remove func()) {
 	}
 }
 
-// infoOf describes the session of a request that began at start.
-func (s *Server) infoOf(request proto.Message, start time.Time) SessionInfo {
-	info := SessionInfo{Kind: kindOf(request), Pod: s.podOf(request), Started: start}
-	if req, ok := request.(interface{ GetContainerId() string }); ok {
+// infoOf describes the session of a ticket that began at start.
+func (s *Server) infoOf(t *ticket, start time.Time) SessionInfo {
+	info := SessionInfo{Request: t.id, Kind: kindOf(t.request), Pod: s.podOf(t.request), Started: start}
+	if req, ok := t.request.(interface{ GetContainerId() string }); ok {
 		info.Container = req.GetContainerId()
 	}
 	return info

@@ -25,6 +25,8 @@ type tickets struct {
 }
 
 type ticket struct {
+	// id is that of the call that has asked for the URL.
+	id      string
 	request proto.Message
 	size    int
 	expiry  *time.Timer
@@ -35,7 +37,7 @@ func newTickets(ttl time.Duration, limit int) *tickets {
 }
 
 // issue keeps the request for ttl and returns its token, errdefs.ErrResourceExhausted when too many are unused.
-func (t *tickets) issue(request proto.Message) (string, error) {
+func (t *tickets) issue(id string, request proto.Message) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	size := proto.Size(request)
@@ -45,7 +47,7 @@ func (t *tickets) issue(request proto.Message) (string, error) {
 	}
 	token := rand.Text()
 	t.waiting[token] = &ticket{
-		request: request, size: size,
+		id: id, request: request, size: size,
 		expiry: time.AfterFunc(t.ttl, func() { t.redeem(token) }),
 	}
 	t.bytes += size
@@ -63,8 +65,8 @@ func (t *tickets) peek(token string) (proto.Message, bool) {
 	return found.request, true
 }
 
-// redeem removes and returns the token's request; false if the token is unknown, used or expired.
-func (t *tickets) redeem(token string) (proto.Message, bool) {
+// redeem removes and returns the token's ticket; false if the token is unknown, used or expired.
+func (t *tickets) redeem(token string) (*ticket, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := t.waiting[token]
@@ -74,7 +76,7 @@ func (t *tickets) redeem(token string) (proto.Message, bool) {
 	found.expiry.Stop()
 	delete(t.waiting, token)
 	t.bytes -= found.size
-	return found.request, true
+	return found, true
 }
 
 // clear removes all tickets.

@@ -14,14 +14,14 @@ import (
 func TestTicketIsGoodOnce(t *testing.T) {
 	tickets := newTickets(time.Minute, 10)
 	want := &cri.ExecRequest{ContainerId: "c1"}
-	token, err := tickets.issue(want)
+	token, err := tickets.issue("", want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := tickets.redeem(token[1:]); ok {
 		t.Error("part of a token was redeemed")
 	}
-	if got, ok := tickets.redeem(token); !ok || got != want {
+	if got, ok := tickets.redeem(token); !ok || got.request != want {
 		t.Errorf("redeem = %v, %v, want %v, true", got, ok, want)
 	}
 	if _, ok := tickets.redeem(token); ok || valid(tickets, token) {
@@ -39,7 +39,7 @@ func TestTicketEntropy(t *testing.T) {
 	seen := map[string]bool{}
 	letters := make([]map[byte]bool, 26)
 	for range 10_000 {
-		token, err := tickets.issue(&cri.ExecRequest{})
+		token, err := tickets.issue("", &cri.ExecRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,9 +64,9 @@ func TestTicketEntropy(t *testing.T) {
 func TestTicketExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tickets := newTickets(time.Minute, 2)
-		early, _ := tickets.issue(&cri.ExecRequest{Cmd: []string{"x"}})
+		early, _ := tickets.issue("", &cri.ExecRequest{Cmd: []string{"x"}})
 		time.Sleep(59 * time.Second)
-		late, _ := tickets.issue(&cri.ExecRequest{})
+		late, _ := tickets.issue("", &cri.ExecRequest{})
 		if !valid(tickets, early) {
 			t.Error("expired too early")
 		}
@@ -75,7 +75,7 @@ func TestTicketExpires(t *testing.T) {
 		if _, ok := tickets.redeem(early); ok {
 			t.Error("redeemed after its time")
 		}
-		if _, err := tickets.issue(&cri.ExecRequest{}); err != nil {
+		if _, err := tickets.issue("", &cri.ExecRequest{}); err != nil {
 			t.Errorf("issue after one expired: %v, want no error", err)
 		}
 		if _, ok := tickets.redeem(late); !ok {
@@ -105,7 +105,7 @@ func TestTicketsAreBounded(t *testing.T) {
 		n := -1
 		for ; err == nil; n++ {
 			var next string
-			if next, err = tickets.issue(c.request); err == nil {
+			if next, err = tickets.issue("", c.request); err == nil {
 				token = next
 			}
 		}
@@ -113,7 +113,7 @@ func TestTicketsAreBounded(t *testing.T) {
 			t.Errorf("%s: issued %d tickets, then %v; want %d, then resource exhausted", c.name, n, err, c.want)
 		}
 		tickets.redeem(token)
-		if _, err := tickets.issue(c.request); err != nil {
+		if _, err := tickets.issue("", c.request); err != nil {
 			t.Errorf("%s: issue after one was redeemed: %v, want no error", c.name, err)
 		}
 		tickets.clear()

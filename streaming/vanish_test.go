@@ -58,7 +58,7 @@ func TestVanish(t *testing.T) {
 		},
 		"in an attached WebSocket session": func(t *testing.T, r running, started <-chan Streams) net.Conn {
 			req := &cri.AttachRequest{ContainerId: "c1", Stdout: true}
-			ws := dialWebSocket(t, r.url(r.Attach(req)), "v4.channel.k8s.io")
+			ws := dialWebSocket(t, r.url(r.Attach("", req)), "v4.channel.k8s.io")
 			recv(t, "the session", started)
 			return ws.NetConn()
 		},
@@ -80,7 +80,7 @@ func TestVanish(t *testing.T) {
 		},
 		"while forwarding WebSocket channels": func(t *testing.T, r running, started <-chan Streams) net.Conn {
 			req := &cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{80}}
-			ws := dialWebSocket(t, r.url(r.PortForward(req)), "v4.channel.k8s.io")
+			ws := dialWebSocket(t, r.url(r.PortForward("", req)), "v4.channel.k8s.io")
 			recv(t, "the connection", started)
 			return ws.NetConn()
 		},
@@ -207,7 +207,7 @@ func TestSlowReader(t *testing.T) {
 		return 7, err
 	}}
 	r := start(t, b)
-	ws := dialWebSocket(t, r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdout: true})), "v5.channel.k8s.io")
+	ws := dialWebSocket(t, r.url(r.Exec("", &cri.ExecRequest{ContainerId: "c1", Stdout: true})), "v5.channel.k8s.io")
 	select {
 	case <-done:
 		t.Fatal("all output fits into the connection's buffers, want it blocked")
@@ -232,7 +232,7 @@ func TestOutputBehindFlood(t *testing.T) {
 	}}
 	r := start(t, b)
 	req := &cri.ExecRequest{ContainerId: "c1", Stdin: true, Stdout: true}
-	ws := dialWebSocket(t, r.url(r.Exec(req)), "v5.channel.k8s.io")
+	ws := dialWebSocket(t, r.url(r.Exec("", req)), "v5.channel.k8s.io")
 	go func() {
 		for ws.WriteMessage(websocket.BinaryMessage, make([]byte, 1024)) == nil {
 		}

@@ -158,7 +158,7 @@ func TestWebSocketCloseOfUnknownChannel(t *testing.T) {
 func TestWebSocketRefusals(t *testing.T) {
 	b, _, _ := held()
 	r := start(t, b)
-	forward := func() string { return r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"})) }
+	forward := func() string { return r.url(r.PortForward("", &cri.PortForwardRequest{PodSandboxId: "p1"})) }
 	for _, c := range []struct {
 		name, url, protocol string
 	}{

@@ -24,8 +24,9 @@ func newHistoryCommand(opts *settings.Flags) *cobra.Command {
 		ValidArgsFunction: completePod(opts),
 		Long: `Print the operations on pods and containers that have ended, the newest first: also those of pods that are
 gone, and of earlier runs of the daemon, which need not run now. POD is the beginning of the id of a pod or container,
-or part of NAMESPACE/NAME. podd keeps 10,000 operations or more. Of the commands
-in containers that callers wait for (ExecSync, probes) it keeps those that failed, one each second at most.`,
+or part of NAMESPACE/NAME. REQUEST is the id of the CRI call, as in the log and in the names of cgroups of commands.
+podd keeps 10,000 operations or more. Of the commands in containers that callers wait for (ExecSync, probes) it keeps
+those that failed, one each second at most.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.About = strings.Join(args, "")
 			l, err := opts.Load()
@@ -73,14 +74,14 @@ func printHistory(w io.Writer, h admin.History, stages bool) error {
 	}
 	out := newTable(w)
 	if len(h.Items) > 0 {
-		fmt.Fprintln(out, "BEGAN\tVERB\tID\tNAME\tTOOK\tOUTCOME\tERROR")
+		fmt.Fprintln(out, "BEGAN\tVERB\tREQUEST\tID\tNAME\tTOOK\tOUTCOME\tERROR")
 	}
 	for _, o := range h.Items {
-		fmt.Fprintf(out, "%s\t%s\t%.13s\t%s\t%s\t%s\t%s\n", o.Began.UTC().Format(time.RFC3339), o.Verb,
+		fmt.Fprintf(out, "%s\t%s\t%s\t%.13s\t%s\t%s\t%s\t%s\n", o.Began.UTC().Format(time.RFC3339), o.Verb, o.Request,
 			cmp.Or(o.Container, o.Pod), o.Name, time.Duration(o.Took), o.Outcome, o.Error)
 		for _, s := range o.Stages {
 			if stages {
-				fmt.Fprintf(out, "  %s\t%s\t|%s|\t\t\t\t\n", s.Name, time.Duration(s.Took), bar(s, o.Took))
+				fmt.Fprintf(out, "  %s\t%s\t|%s|\t\t\t\t\t\n", s.Name, time.Duration(s.Took), bar(s, o.Took))
 			}
 		}
 	}

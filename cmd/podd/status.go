@@ -203,8 +203,8 @@ func (s nodeStatus) printSessions(w io.Writer) {
 	}
 	for _, one := range s.Sessions {
 		idle := time.Duration(one.IdleSeconds * float64(time.Second)).Round(time.Second)
-		fmt.Fprintf(w, "  %s\t%.13s\tage %v\tidle %v\n", one.Kind, cmp.Or(one.Container, one.Pod),
-			time.Since(one.Started).Round(time.Second), idle)
+		fmt.Fprintf(w, "  %s\t%.13s\tage %v\tidle %v\trequest %s\n", one.Kind, cmp.Or(one.Container, one.Pod),
+			time.Since(one.Started).Round(time.Second), idle, one.Request)
 	}
 }
 

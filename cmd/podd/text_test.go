@@ -42,7 +42,8 @@ func TestStatusText(t *testing.T) {
 		}},
 		Disk: admin.Space{Free: 1 << 10, Size: 2 << 10},
 		Sessions: []streaming.SessionInfo{
-			{Kind: "exec", Pod: "p", Container: "0123456789abcdef", Started: time.Now().Add(-time.Hour), IdleSeconds: 90},
+			{Request: "1a2b3c4d", Kind: "exec", Container: "0123456789abcdef", Started: time.Now().Add(-time.Hour),
+				IdleSeconds: 90},
 			{Kind: "portforward", Pod: "fedcba9876543210", Started: time.Now().Add(-time.Second)},
 		},
 	}}
@@ -54,8 +55,9 @@ func TestStatusText(t *testing.T) {
 		"configuration: generation 2, loaded 1970-01-01T00:00:00Z", "RuntimeReady: true",
 		"pods: 1 (1 ready), containers: 0", "disk: 1.0 KiB of 2.0 KiB free",
 		"Operations in progress: 0", "Pulls in progress: 1",
-		"r/web:v1 downloading 5 of 9 bytes 1m0s", "Streaming sessions: 2", "exec 0123456789abc age 1h0m0s idle 1m30s",
-		"portforward fedcba9876543 age 1s idle 0s",
+		"r/web:v1 downloading 5 of 9 bytes 1m0s", "Streaming sessions: 2",
+		"exec 0123456789abc age 1h0m0s idle 1m30s request 1a2b3c4d",
+		"portforward fedcba9876543 age 1s idle 0s request",
 		"Budgets: in use peak limit per owner refused", "output 7 90 100 bytes 50 per pod 3",
 		"Pods: 1", "0123456789abc default/web-0 ready 0 containers")
 }
@@ -77,12 +79,13 @@ func TestDiskText(t *testing.T) {
 // TestHistoryText: stages are printed on demand, and what cannot be read is named.
 func TestHistoryText(t *testing.T) {
 	h := admin.NewHistory([]operation.Operation{{
-		Verb: operation.RunPod, Pod: "0123456789abcdef", Name: "ns/pod", Began: time.Unix(0, 0), Took: ms(40),
+		Verb: operation.RunPod, Request: "1a2b3c4d",
+		Pod: "0123456789abcdef", Name: "ns/pod", Began: time.Unix(0, 0), Took: ms(40),
 		Outcome: operation.OutcomeError, Error: "no network",
 		Stages: []operation.Stage{{Name: "network", Took: ms(40)}},
 	}}, errors.New("part 7 is damaged"))
-	line := "1970-01-01T00:00:00Z RunPodSandbox 0123456789abc ns/pod 40ms error no network"
-	heads := "BEGAN VERB ID NAME TOOK OUTCOME ERROR"
+	line := "1970-01-01T00:00:00Z RunPodSandbox 1a2b3c4d 0123456789abc ns/pod 40ms error no network"
+	heads := "BEGAN VERB REQUEST ID NAME TOOK OUTCOME ERROR"
 	damage := "a part of the history cannot be read: part 7 is damaged"
 	for stages, want := range map[bool][]string{
 		false: {heads, line, damage},

@@ -16,12 +16,12 @@ func TestNewExecGroup(t *testing.T) {
 		dir     string
 		opt     string
 	}{
-		"runc on v2": {"runc version 1.1.5", cgroups.Dirs{"": v2}, v2 + "/podd-exec-7", "--cgroup=podd-exec-7"},
-		"crun on v2": {"crun version 1.8.1", cgroups.Dirs{"": v2}, v2 + "/podd-exec-7", "--cgroup=podd-exec-7"},
-		"runc on v1": {"runc version 1.5.2", cgroups.Dirs{"freezer": v1, "memory": v2}, v1 + "/podd-exec-7",
-			"--cgroup=freezer:podd-exec-7"},
-		"runc on hybrid": {"runc version 1.5.2", cgroups.Dirs{"freezer": v1, "": v2}, v1 + "/podd-exec-7",
-			"--cgroup=freezer:podd-exec-7"},
+		"runc on v2": {"runc version 1.1.5", cgroups.Dirs{"": v2}, v2 + "/podd-exec-7-c", "--cgroup=podd-exec-7-c"},
+		"crun on v2": {"crun version 1.8.1", cgroups.Dirs{"": v2}, v2 + "/podd-exec-7-c", "--cgroup=podd-exec-7-c"},
+		"runc on v1": {"runc version 1.5.2", cgroups.Dirs{"freezer": v1, "memory": v2}, v1 + "/podd-exec-7-c",
+			"--cgroup=freezer:podd-exec-7-c"},
+		"runc on hybrid": {"runc version 1.5.2", cgroups.Dirs{"freezer": v1, "": v2}, v1 + "/podd-exec-7-c",
+			"--cgroup=freezer:podd-exec-7-c"},
 		"crun on v1":  {"crun version 1.20", cgroups.Dirs{"freezer": v1}, "", ""},
 		"no freezer":  {"runc version 1.5.2", cgroups.Dirs{"memory": v1}, "", ""},
 		"old runc":    {"runc version 1.0.3", cgroups.Dirs{"": v2}, "", ""},

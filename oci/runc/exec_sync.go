@@ -28,7 +28,7 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 		return oci.ExecResult{}, err
 	}
 	defer out.close()
-	cmd, err := r.launchCommand(ctx, req.ID, req.Process, [3]*os.File{nil, out.stdout.w, out.stderr.w}, req.Timeout > 0)
+	cmd, err := r.launchCommand(ctx, req.ID, req.Process, [3]*os.File{nil, out.stdout.w, out.stderr.w})
 	if err != nil {
 		return oci.ExecResult{}, err
 	}

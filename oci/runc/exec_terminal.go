@@ -10,6 +10,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
@@ -26,18 +27,23 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return 0, err
 	}
-	dir, err := os.MkdirTemp(b.Dir(), ownCommand) // 0700
+	dir, err := os.MkdirTemp(b.Dir(), commandPattern(ctx)) // 0700
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	excuse, size := b.watchOOMs(rec), driver.FirstSize(req.streams.Resize)
-	s, files, err := r.startTerminal(b, rec, dir, driver.WithSize(req.process, size))
+	var group *cgroups.ExecGroup
+	if rec.Sandbox == "" {
+		group = r.newExecGroup(rec, dir)
+	}
+	s, files, err := r.startTerminal(ctx, b, rec, terminal{dir, driver.WithSize(req.process, size), group})
 	if err != nil {
+		group.Remove()
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	cmd := monitoredCommand(ctx, s)
-	cmd.init, cmd.pidFile, cmd.excuseOOMs = rec.Init, files.pid, excuse
+	cmd.group, cmd.init, cmd.pidFile, cmd.excuseOOMs = group, rec.Init, files.pid, excuse
 	cmd.signalInSandbox = r.signalInSandbox(rec, b, files.innerPidFile())
 	cmd.launcher, _ = process.Identify(s.Process().Pid()) // our child, not reaped yet
 	relayed := make(chan error, 1)
@@ -64,16 +70,23 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	return code, nil
 }
 
-// startTerminal starts the monitor of a session with all its files in dir.
+// terminal is a session with all its files in dir.
+type terminal struct {
+	dir     string
+	process *specs.Process
+	group   *cgroups.ExecGroup
+}
+
+// startTerminal starts the monitor of a session.
 func (r *Runtime) startTerminal(
-	b bundle, rec record, dir string, p *specs.Process,
+	ctx context.Context, b bundle, rec record, t terminal,
 ) (*conmon.Session, execFiles, error) {
-	files, err := writeProcess(dir, p)
+	files, err := writeProcess(ctx, t.dir, t.process)
 	if err != nil {
 		return nil, files, err
 	}
-	e := conmon.Exec{Process: files.process, PidFile: files.pid, Terminal: dir}
-	e.Runtime.Args = []string{"--log", runtimeLog(dir)}
+	e := conmon.Exec{Process: files.process, PidFile: files.pid, Terminal: t.dir, Opts: execGroupOpts(t.group)}
+	e.Runtime.Args = []string{"--log", runtimeLog(t.dir)}
 	if rec.Sandbox != "" {
 		e.Opts = []string{"--internal-pid-file=" + files.innerPidFile()}
 	}

@@ -57,7 +57,7 @@ type launchedCommand struct {
 // not return before the child closes it, so conmon runs `runc exec --detach` and reports the status. That is as fast
 // and needs less memory, because runc is gone while the command runs.
 func (r *Runtime) launchCommand(
-	ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, isolated bool,
+	ctx context.Context, id string, p *specs.Process, stdio [3]*os.File,
 ) (*launchedCommand, error) {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -72,12 +72,12 @@ func (r *Runtime) launchCommand(
 			return nil, fmt.Errorf("exec: %w", err)
 		}
 	}
-	files, err := writeProcess(b.Dir(), p)
+	files, err := writeProcess(ctx, b.Dir(), p)
 	if err != nil {
 		return nil, err
 	}
 	var group *cgroups.ExecGroup
-	if isolated && rec.Sandbox == "" {
+	if rec.Sandbox == "" {
 		group = r.newExecGroup(rec, files.process)
 		files.opts = execGroupOpts(group)
 	}
@@ -130,12 +130,12 @@ func innerPidFile(pidFile string) string { return pidFile + ".inner" }
 func (f execFiles) all() []string { return []string{f.process, f.pid, f.innerPidFile()} }
 
 // writeProcess writes the process description where the runtime can read it.
-func writeProcess(dir string, p *specs.Process) (execFiles, error) {
+func writeProcess(ctx context.Context, dir string, p *specs.Process) (execFiles, error) {
 	data, err := driver.PlainJSON(p)
 	if err != nil {
 		return execFiles{}, fmt.Errorf("encode process: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ownCommand+"*.json") // 0600: it holds the environment
+	f, err := os.CreateTemp(dir, commandPattern(ctx)+".json") // 0600: it holds the environment
 	if err != nil {
 		return execFiles{}, fmt.Errorf("write process: %w", err)
 	}

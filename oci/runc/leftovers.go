@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
@@ -55,6 +56,9 @@ const commandFiles = "exec-"
 
 var ownCommand = commandFiles + rand.Text()[:8] + "-"
 
+// commandPattern is the pattern of the files of a command, os.CreateTemp: they have the id of the CRI call.
+func commandPattern(ctx context.Context) string { return ownCommand + oci.Request(ctx) + "-*" }
+
 // RemoveLostCommands removes leftovers of commands of a stopped podd: their files in the bundles, and their cgroups,
 // which would stay as long as the container. A command that still runs moves to the container's cgroup.
 func (r *Runtime) RemoveLostCommands(ctx context.Context) error {
@@ -74,7 +78,8 @@ func (r *Runtime) RemoveLostCommands(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeLostCommand removes one of a command's files. With the process description goes the cgroup.
+// removeLostCommand removes one of a command's files. With the process description, or the directory of a terminal,
+// goes the cgroup.
 func (r *Runtime) removeLostCommand(path string) error {
 	b, err := r.bundle(filepath.Base(filepath.Dir(path)))
 	if err != nil {
@@ -84,7 +89,7 @@ func (r *Runtime) removeLostCommand(path string) error {
 	if err != nil || rec.Monitor == (process.Process{}) { // gVisor's shim writes a state.json, too
 		return nil //nolint:nilerr // a shim's bundle, or an incomplete one: it removes them itself, or goes as a whole
 	}
-	if filepath.Ext(path) == ".json" {
+	if ext := filepath.Ext(path); ext == ".json" || ext == "" {
 		rec.Cgroups.ExecGroup(execGroupName(path)).Remove()
 	}
 	return os.RemoveAll(path)

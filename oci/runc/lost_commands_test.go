@@ -30,7 +30,7 @@ func TestRemoveLostCommands(t *testing.T) {
 		}
 		must(os.MkdirAll(lost, 0o700))
 		must(os.WriteFile(lost+".json", nil, 0o600))
-		own, err := writeProcess(b.Dir(), &specs.Process{})
+		own, err := writeProcess(t.Context(), b.Dir(), &specs.Process{})
 		must(err)
 		want = append(want, own.process)
 		if id == "ours" {

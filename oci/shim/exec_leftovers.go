@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
+
+	"github.com/podd-project/podd/oci"
 )
 
 // A daemon that dies leaves the commands that it was running. No process reads their output, so they would block
@@ -45,10 +47,10 @@ func (r *Runtime) hasSession(dir string) bool {
 
 // openSession creates a directory for a session. It is registered under the lock, so that sweepCommands does not take
 // it for a dead daemon's.
-func (r *Runtime) openSession(b bundle) (string, error) {
+func (r *Runtime) openSession(ctx context.Context, b bundle) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dir, err := os.MkdirTemp(b.Dir(), sessionPrefix) // 0700
+	dir, err := os.MkdirTemp(b.Dir(), sessionPrefix+oci.Request(ctx)+"-*") // 0700
 	if err == nil {
 		r.sessions[dir] = true
 	}

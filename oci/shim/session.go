@@ -59,7 +59,7 @@ func (r *Runtime) newSession(
 	if err != nil {
 		return nil, rec, err
 	}
-	dir, err := r.openSession(b)
+	dir, err := r.openSession(ctx, b)
 	if err != nil {
 		return nil, rec, fmt.Errorf("exec: %w", err)
 	}

@@ -21,6 +21,9 @@ const (
 	RemoveContainer = "RemoveContainer"
 	UpdateContainer = "UpdateContainerResources"
 	ExecSync        = "ExecSync"
+	Exec            = "Exec"
+	Attach          = "Attach"
+	PortForward     = "PortForward"
 	CheckpointPod   = "CheckpointPod"
 
 	CheckpointContainer = "CheckpointContainer"
@@ -37,6 +40,8 @@ type Operation struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container,omitempty"`
 	Name      string `json:"name"`
+	// Request is the id of the CRI call in the log, "" without one.
+	Request string `json:"request,omitempty"`
 	// UID is the pod's in Kubernetes, Handler the runtime handler that runs it.
 	UID     string    `json:"uid,omitempty"`
 	Handler string    `json:"handler,omitempty"`
@@ -91,6 +96,15 @@ const (
 	OutcomeTimeout  Outcome = "timeout"
 	OutcomeCanceled Outcome = "canceled"
 )
+
+// Ended returns the operation, ended now with an error, or nil.
+func (o Operation) Ended(err error) Operation {
+	o.Took, o.Done, o.Outcome = Duration(time.Since(o.Began)), true, outcomeOf(err)
+	if err != nil {
+		o.Error = err.Error()
+	}
+	return o
+}
 
 func outcomeOf(err error) Outcome {
 	switch {

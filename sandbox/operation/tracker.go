@@ -126,11 +126,7 @@ func (a *Active) End(err error) Operation {
 	a.mu.Lock()
 	a.slow.Stop()
 	a.updateStageLocked()
-	a.state.Took = Duration(time.Since(a.state.Began))
-	a.state.Done, a.state.Outcome = true, outcomeOf(err)
-	if err != nil {
-		a.state.Error = err.Error()
-	}
+	a.state = a.state.Ended(err)
 	ended := a.state
 	a.mu.Unlock()
 	t := a.tracker

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,7 @@ func TestAdmin(t *testing.T) {
 		}
 	})
 	t.Run("sessions", func(t *testing.T) { adminSessions(k.withT(t), pod, container) })
+	t.Run("commands", func(t *testing.T) { adminCommands(k.withT(t), container) })
 	t.Run("disk", func(t *testing.T) { adminDisk(k.withT(t), container) })
 	t.Run("log level", func(t *testing.T) { adminLogLevel(k.withT(t)) })
 	t.Run("profiles", func(t *testing.T) {
@@ -86,12 +88,44 @@ func adminSessions(k *kubelet, pod, container string) {
 			k.Fatalf("sessions have the command line: %s", s)
 		}
 		out, _, _ := k.podd("status")
-		return strings.Contains(s, `{"kind":"exec","pod":"`+pod+`","container":"`+container+`"`) &&
+		return strings.Contains(s, `"kind":"exec","pod":"`+pod+`","container":"`+container+`"`) &&
 			strings.Contains(out, "Streaming sessions: 1")
 	})
 	write.Close()
 	k.ok("exec", <-done)
 	k.eventually("the session is gone", func() bool { return k.admin("/v1/sessions") == "{\"items\":[]}\n" })
+}
+
+// adminCommands: a command's cgroup names the CRI call that has started it, and the log and the history have that call.
+func adminCommands(k *kubelet, container string) {
+	group := regexp.MustCompile(`/podd-exec-[A-Z2-7]+-([0-9a-f]{8})-[0-9]+-` + container + `\n`)
+	const show = "cat /proc/self/cgroup"
+	var stdout, terminal strings.Builder
+	k.ok("exec", k.streamTo(0, k.execURL(container, false, "sh", "-c", show),
+		remotecommand.StreamOptions{Stdout: &stdout}))
+	k.ok("exec", k.streamTo(0, k.execURL(container, true, "sh", "-c", show),
+		remotecommand.StreamOptions{Stdout: &terminal, Tty: true}))
+	for name, c := range map[string]struct{ output, verb string }{
+		"probe": {k.exec(container, show), ""}, "session": {stdout.String(), "Exec"},
+		"terminal": {strings.ReplaceAll(terminal.String(), "\r", ""), "Exec"},
+	} {
+		found := group.FindStringSubmatch(c.output)
+		if found == nil {
+			k.Errorf("%s: no cgroup of a call in %s", name, c.output)
+			continue
+		}
+		if c.verb == "" { // probes are neither in the history nor, at this level, in the log
+			continue
+		}
+		k.eventually(name+": the history has the call", func() bool {
+			out, _, _ := k.podd("history", container[:12])
+			return regexp.MustCompile(c.verb + " +" + found[1]).MatchString(out)
+		})
+		log, err := os.ReadFile(k.LogFile())
+		if k.ok("read the log", err); !strings.Contains(string(log), "request="+found[1]) {
+			k.Errorf("%s: the log lacks request %s", name, found[1])
+		}
+	}
 }
 
 func adminDisk(k *kubelet, container string) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/streaming"
 )
 
@@ -15,7 +16,7 @@ func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*stream
 		Session: d.budgets.Sessions.Admit, Forward: d.budgets.Forwards.Admit,
 		Pending: func() (func(), error) { return d.budgets.PendingConnections.Admit("") },
 	}
-	srv, err := streaming.New(d.cfg.Streaming, limits, sessions{engine}, d.log)
+	srv, err := streaming.New(d.cfg.Streaming, limits, sessions{engine, d.observers.operation()}, d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +34,11 @@ func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*stream
 }
 
 // sessions implements streaming.Backend with the engine.
-type sessions struct{ engine *sandbox.Engine }
+type sessions struct {
+	engine *sandbox.Engine
+	// observe, if not nil, gets each session that has ended, as an operation.
+	observe func(context.Context, operation.Operation)
+}
 
 func (s sessions) PodOf(containerID string) string {
 	c, err := s.engine.Container(containerID)
@@ -44,7 +49,7 @@ func (s sessions) PodOf(containerID string) string {
 }
 
 func (s sessions) Exec(ctx context.Context, containerID string, cmd []string, io streaming.Streams) (int, error) {
-	code, err := s.engine.Exec(ctx, containerID, cmd, io.TTY, streams(ctx, io))
+	code, err := s.engine.Exec(oci.WithRequest(ctx, io.Request), containerID, cmd, io.TTY, streams(ctx, io))
 	return int(code), err
 }
 
@@ -54,6 +59,29 @@ func (s sessions) Attach(ctx context.Context, containerID string, io streaming.S
 
 func (s sessions) PortForward(ctx context.Context, podID string, port int32, stream io.ReadWriteCloser) error {
 	return s.engine.PortForward(ctx, podID, port, stream)
+}
+
+// sessionVerbs are the verbs of the kinds of sessions.
+var sessionVerbs = map[string]string{
+	"exec": operation.Exec, "attach": operation.Attach, "portforward": operation.PortForward,
+}
+
+// Ended observes the session.
+func (s sessions) Ended(info streaming.SessionInfo, err error) {
+	if s.observe == nil {
+		return
+	}
+	o := operation.Operation{
+		Verb: sessionVerbs[info.Kind], Request: info.Request, Pod: info.Pod, Container: info.Container, Began: info.Started,
+	}
+	if p, err := s.engine.Pod(info.Pod); err == nil { // else it is gone, and its names with it
+		m := p.Config.GetMetadata()
+		o.Name, o.UID, o.Handler = m.GetNamespace()+"/"+m.GetName(), m.GetUid(), p.Handler
+	}
+	if c, err := s.engine.Container(info.Container); err == nil && info.Container != "" {
+		o.Name += "/" + c.Config.GetMetadata().GetName()
+	}
+	s.observe(context.Background(), o.Ended(err))
 }
 
 // streams converts in to oci.Streams. Absent streams are skipped one by one, because an interface that holds a nil

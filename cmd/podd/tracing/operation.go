@@ -39,6 +39,9 @@ func operationAttributes(o operation.Operation) []attribute.KeyValue {
 		attribute.String("podd.sandbox.id", o.Pod), attribute.String("podd.handler", o.Handler),
 		attribute.String("podd.outcome", string(o.Outcome)),
 	}
+	if o.Request != "" {
+		all = append(all, attribute.String("podd.request", o.Request))
+	}
 	if o.Container != "" {
 		all = append(all, semconv.K8SContainerName(container), semconv.ContainerID(o.Container))
 	}
