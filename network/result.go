@@ -129,7 +129,7 @@ func rank(ip netip.Addr, preference string) int {
 }
 
 // addresses returns the addresses of the pod's main interface, without those of other interfaces, which meta plugins
-// add, and of the node's end of the link.
+// add, and of the node's end of the link. Some plugins do not name the sandbox of any interface (Terway until 2022).
 func (a pluginResult) addresses() ([]string, error) {
 	var texts []string
 	for _, old := range []*resultOldIP{a.IP4, a.IP6} {
@@ -137,6 +137,7 @@ func (a pluginResult) addresses() ([]string, error) {
 			texts = append(texts, old.IP)
 		}
 	}
+	named := slices.ContainsFunc(a.Interfaces, func(i *resultIface) bool { return i.Sandbox != "" })
 	for _, ip := range a.IPs {
 		if ip.Interface == nil {
 			texts = append(texts, ip.Address)
@@ -146,7 +147,7 @@ func (a pluginResult) addresses() ([]string, error) {
 		if i < 0 || i >= len(a.Interfaces) {
 			return nil, fmt.Errorf("address %.80q belongs to interface %d of %d", ip.Address, i, len(a.Interfaces))
 		}
-		if a.Interfaces[i].Sandbox != "" && a.Interfaces[i].Name == ifName {
+		if a.Interfaces[i].Name == ifName && (a.Interfaces[i].Sandbox != "" || !named) {
 			texts = append(texts, ip.Address)
 		}
 	}

@@ -29,6 +29,8 @@ func TestParseResult(t *testing.T) {
 		{"other interface too", `{` + eth0 +
 			`,"ips":[{"address":"10.1.0.2/24","interface":2},{"address":"10.0.0.2/24","interface":1}]}`, "cni", "10.0.0.2",
 			false},
+		{"no sandbox named", `{"interfaces":[{"name":"veth1"},{"name":"eth0"}],"ips":[` +
+			`{"address":"10.0.0.1/24","interface":0},{"address":"10.0.0.2/24","interface":1}]}`, "cni", "10.0.0.2", false},
 		{"CNI 0.2", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"},"ip6":{"ip":"fd00::2/64"}}`, "cni", "10.0.0.2 fd00::2",
 			false},
 		{"unknown fields", `{"ips":[{"address":"10.0.0.2/24","more":[]}],"more":{}}`, "cni", "10.0.0.2", false},
@@ -38,6 +40,8 @@ func TestParseResult(t *testing.T) {
 		{"no ips", `{` + eth0 + `}`, "cni", "no address", true},
 		{"only of the node's end", `{` + eth0 + `,"ips":[{"address":"10.0.0.1/24","interface":0}]}`, "cni", "no address",
 			true},
+		{"only of the node's eth0", `{"interfaces":[{"name":"eth0"},{"name":"net1","sandbox":"/n"}],` +
+			`"ips":[{"address":"10.0.0.1/24","interface":0}]}`, "cni", "no address", true},
 		{"interface out of range", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":3}]}`, "cni",
 			"interface 3 of 3", true},
 		{"negative interface", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":-1}]}`, "cni", "interface -1",
