@@ -252,6 +252,13 @@ func TestDelWithoutNamespace(t *testing.T) {
 	if err := unix.Unmount(r.Netns, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
+	p.Set("DEL", failpoint.FailPrint+`{"code":999,"msg":"dial unix /run/x.sock: connect: no such file or directory"}`)
+	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), "x.sock") {
+		t.Errorf("Teardown = %v, want the error of the plugin", err)
+	}
+	// A plugin that needs a namespace.
+	p.Set("DEL", failpoint.FailPrint+
+		`{"code":999,"msg":"failed to open netns \"\": failed to Statfs \"\": no such file or directory"}`)
 	teardown(t, c.CNI, "pod1")
 	if del := p.Calls("DEL")[0]; del.Netns != "" {
 		t.Errorf("CNI_NETNS = %q, want none", del.Netns)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 
@@ -56,10 +57,23 @@ func (c *CNI) del(ctx context.Context, r *record, idle *reference.Idle) error {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
 	driver := c.libcni(execOptions{idle: idle, delLock: lock})
-	if err := driver.DelNetworkList(ctx, list, r.runtimeConf(netns)); err != nil {
+	err = driver.DelNetworkList(ctx, list, r.runtimeConf(netns))
+	if err != nil && netns == "" && needsNetns(err) {
+		c.log.WithField("pod", r.PodID).WithError(err).
+			Warn("failed to call a CNI plugin without a network namespace, resources of the pod may be left over")
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
 	return nil
+}
+
+// needsNetns reports whether a plugin has tried to open the namespace "", which CNI allows for DEL. It would fail
+// forever (containernetworking/plugins#210).
+func needsNetns(err error) bool {
+	return strings.Contains(err.Error(), `"": no such file or directory`) ||
+		strings.Contains(err.Error(), "open : no such file or directory")
 }
 
 // listForDel returns the recorded configuration with the recorded result in it: libcni only has the result of an ADD
