@@ -132,6 +132,32 @@ func TestPullsOfSharedLayers(t *testing.T) {
 	}
 }
 
+// TestRemoveDuringPull: a pull needs a layer of an image that is removed while it fetches the layer above.
+func TestRemoveDuringPull(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	base := tree{"base": "b"}
+	img := craft(t, nil, base, tree{"own": "2"})
+	reg.push(t, "app1:v1", craft(t, nil, base, tree{"own": "1"}))
+	reg.push(t, "app2:v1", img)
+	s := open(t, config(t, reg.host))
+	pull(t, s, reg.host+"/app1:v1")
+	arrived, proceed := hang(t, reg, "/blobs/"+layerDigest(t, img, 1))
+	pulled := make(chan error, 1)
+	go func() {
+		_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app2:v1"})
+		pulled <- err
+	}()
+	<-arrived
+	if err := s.Remove(t.Context(), reg.host+"/app1:v1"); err != nil {
+		t.Error(err)
+	}
+	proceed()
+	if err := <-pulled; err != nil {
+		t.Errorf("pull = %v, want no error", err)
+	}
+}
+
 func TestOtherCredentialsAreAnotherPull(t *testing.T) {
 	t.Parallel()
 	reg := newRegistry(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -56,13 +57,31 @@ func (s *Store) fetchFrom(
 	defer cancel(nil)
 	wg.Go(func() { stallWatch{s.cfg().PullProgressTimeout, s.cfg().PullMinRate}.run(ctx, p, cancel) })
 
-	img, err := s.fetchConfined(ctx, c, ref, r, p)
+	img, err := untilUndisturbed(ctx, &s.removals, p, func() (*Image, error) { return s.fetchConfined(ctx, c, ref, r, p) })
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, registry.ErrStalled) {
 		// The library's error is "context canceled", which would look like the caller's cancellation.
 		return nil, fmt.Errorf("%w (less than %d bytes in %v)", registry.ErrStalled,
 			stallWatch{s.cfg().PullProgressTimeout, s.cfg().PullMinRate}.enough(), s.cfg().PullProgressTimeout)
 	}
 	return img, err
+}
+
+// maxTries bounds how often a pull is begun because images were removed that have the layers it found in the store.
+const maxTries = 3
+
+// untilUndisturbed runs fetch, and again after an error that such a removal may have caused.
+func untilUndisturbed(
+	ctx context.Context, removals *atomic.Uint64, p *progress, fetch func() (*Image, error),
+) (*Image, error) {
+	for try := 1; ; try++ {
+		before := removals.Load()
+		img, err := fetch()
+		hasKind := registry.HasKind(err) || errors.Is(err, ErrRegistryUnavailable) || errors.Is(err, ErrSignatureInvalid)
+		if err == nil || hasKind || ctx.Err() != nil || try == maxTries || before == removals.Load() {
+			return img, err
+		}
+		p.restart()
+	}
 }
 
 // fetchConfined makes a pull's process copy ref into storage, unless it is there, and makes the image visible.

@@ -44,6 +44,8 @@ type Store struct {
 	usage     *usage
 	lazy      *lazy.Client
 	ballast   *ballast
+	// removals counts the begins and ends of removals of layers.
+	removals atomic.Uint64
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
