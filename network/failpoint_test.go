@@ -246,22 +246,28 @@ func canonical(t *testing.T, data []byte) string {
 // TestDelWithoutNamespace: CNI requires an empty CNI_NETNS then.
 func TestDelWithoutNamespace(t *testing.T) {
 	bin, p := installFailpoint(t)
-	c := startFailpoint(t, bin, p, "1.0.0", nil)
+	meta := failpoint.Install(t, t.TempDir()) // called before p
+	c := startFailpoint(t, bin, p, "1.0.0", func(cfg *network.Config) {
+		conf := `{"cniVersion":"1.0.0","name":"two","plugins":[` + p.Conf("") + "," + meta.Conf("") + "]}"
+		if err := os.WriteFile(filepath.Join(cfg.ConfDir, "05.conflist"), []byte(conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
 	r := request(t, "pod1")
 	setup(t, c.CNI, r)
 	if err := unix.Unmount(r.Netns, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
-	p.Set("DEL", failpoint.FailPrint+`{"code":999,"msg":"dial unix /run/x.sock: connect: no such file or directory"}`)
+	meta.Set("DEL", failpoint.FailPrint+`{"code":999,"msg":"dial unix /run/x.sock: connect: no such file or directory"}`)
 	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), "x.sock") {
 		t.Errorf("Teardown = %v, want the error of the plugin", err)
 	}
-	// A plugin that needs a namespace.
-	p.Set("DEL", failpoint.FailPrint+
+	// A plugin that needs a namespace. The other one is called too.
+	meta.Set("DEL", failpoint.FailPrint+
 		`{"code":999,"msg":"failed to open netns \"\": failed to Statfs \"\": no such file or directory"}`)
 	teardown(t, c.CNI, "pod1")
-	if del := p.Calls("DEL")[0]; del.Netns != "" {
-		t.Errorf("CNI_NETNS = %q, want none", del.Netns)
+	if dels := p.Calls("DEL"); len(dels) != 1 || dels[0].Netns != "" {
+		t.Errorf("DEL of the other plugin = %v, want one call without CNI_NETNS", dels)
 	}
 }
 

@@ -58,10 +58,11 @@ func (c *CNI) del(ctx context.Context, r *record, idle *reference.Idle) error {
 	}
 	driver := c.libcni(execOptions{idle: idle, delLock: lock})
 	err = driver.DelNetworkList(ctx, list, r.runtimeConf(netns))
-	if err != nil && netns == "" && needsNetns(err) {
+	for netns == "" && needsNetns(err) && len(list.Plugins) > 0 {
 		c.log.WithField("pod", r.PodID).WithError(err).
 			Warn("failed to call a CNI plugin without a network namespace, resources of the pod may be left over")
-		return nil
+		list.Plugins = list.Plugins[:len(list.Plugins)-1] // the last is called first; the others may still free theirs
+		err = driver.DelNetworkList(ctx, list, r.runtimeConf(netns))
 	}
 	if err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
@@ -72,8 +73,8 @@ func (c *CNI) del(ctx context.Context, r *record, idle *reference.Idle) error {
 // needsNetns reports whether a plugin has tried to open the namespace "", which CNI allows for DEL. It would fail
 // forever (containernetworking/plugins#210).
 func needsNetns(err error) bool {
-	return strings.Contains(err.Error(), `"": no such file or directory`) ||
-		strings.Contains(err.Error(), "open : no such file or directory")
+	return err != nil && (strings.Contains(err.Error(), `"": no such file or directory`) ||
+		strings.Contains(err.Error(), "open : no such file or directory"))
 }
 
 // listForDel returns the recorded configuration with the recorded result in it: libcni only has the result of an ADD
