@@ -141,7 +141,8 @@ func TestArtifactVolumes(t *testing.T) {
 			if err != nil || loaded[0].ID != img.ID {
 				t.Fatalf("LoadFile = %v, %v, want %s", loaded, err, img.ID)
 			}
-			if want := []string{reg.host + "/app@" + digest}; !slices.Equal(img.Digests, want) || img.Annotations["made.by"] != "test" {
+			want := []string{reg.host + "/app@" + digest}
+			if !slices.Equal(img.Digests, want) || img.Annotations["made.by"] != "test" {
 				t.Errorf("digests %v, want %v; annotations %v", img.Digests, want, img.Annotations)
 			}
 			for _, s := range []*image.Store{s, other} {
@@ -180,14 +181,15 @@ func TestHostileArtifactVolumes(t *testing.T) {
 		what v1.Image
 		want string // of the error
 	}{
-		"leads up":       {named("a/../../b"), `"../b" cannot be the name of a file`},
-		"absolute":       {named("/etc/passwd"), `"/etc/passwd" cannot be the name of a file`},
-		"the directory":  {named("./"), `"." cannot be the name of a file`},
-		"a whiteout":     {named("a/.wh.b"), `"a/.wh.b" cannot be the name of a file`},
-		"twice":          {named("a", "./a"), `two of its files have the name "a"`},
-		"nothing":        {artifactOf(t, emptyJSON, blob{emptyJSON, "{}", "", ""}), "it has no files"},
-		"no blobs":       {artifactOf(t, emptyJSON), "it has no files"},
-		"a large sum":    {named(strings.Repeat("a", 200), strings.Repeat("b", 200)), "more than 300 bytes (max_image_bytes)"},
+		"leads up":      {named("a/../../b"), `"../b" cannot be the name of a file`},
+		"absolute":      {named("/etc/passwd"), `"/etc/passwd" cannot be the name of a file`},
+		"the directory": {named("./"), `"." cannot be the name of a file`},
+		"a whiteout":    {named("a/.wh.b"), `"a/.wh.b" cannot be the name of a file`},
+		"twice":         {named("a", "./a"), `two of its files have the name "a"`},
+		"nothing":       {artifactOf(t, emptyJSON, blob{emptyJSON, "{}", "", ""}), "it has no files"},
+		"no blobs":      {artifactOf(t, emptyJSON), "it has no files"},
+		"a large sum": {named(strings.Repeat("a", 200), strings.Repeat("b", 200)),
+			"more than 300 bytes (max_image_bytes)"},
 		"a wrong digest": {named("a"), "does not have the digest"},
 	} {
 		t.Run(name, func(t *testing.T) {

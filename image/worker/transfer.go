@@ -72,7 +72,8 @@ func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (
 		return Result{}, err
 	}
 	opened.source = copying.image
-	if !img.isArtifact && slices.ContainsFunc(signatureDirs, usesAttachments) { // the library reads them from its own sources only
+	// The library reads attachments from its own sources only, which do not have the image of an artifact.
+	if !img.isArtifact && slices.ContainsFunc(signatureDirs, usesAttachments) {
 		if copying.from, err = nameByDigest(job.ref, img.digest); err != nil {
 			return Result{}, err
 		}

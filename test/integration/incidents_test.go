@@ -47,6 +47,10 @@ func TestIncidents(t *testing.T) {
 				func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = 32 << 20 })
 			k.exited(id)
 			k.answers("exited: OOMKilled, exit code 137", "status", pod)
+			r, err := k.Runtime.Status(k.ctx(), &cri.StatusRequest{Verbose: true})
+			if k.ok("Status", err); !strings.Contains(r.GetInfo()["problems"], pod) {
+				k.Errorf("problems in crictl info = %s, want one of pod %s", r.GetInfo()["problems"], pod)
+			}
 		}},
 		{"exec hangs", incidentExec},
 		{"port-forward hangs", func(k *kubelet) {

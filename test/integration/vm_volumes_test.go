@@ -10,13 +10,15 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/sample"
 )
 
 // TestVMVolumes: containers of a pod that share volumes do not disturb each other, and the files are those of a node.
 func TestVMVolumes(t *testing.T) {
 	t.Parallel()
 	k := start(t)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name string
 		test func(*vmVolumes)
 	}{
@@ -32,6 +34,9 @@ func TestVMVolumes(t *testing.T) {
 		{"many files", (*vmVolumes).manyFiles},
 		{"files of a removed container", (*vmVolumes).released},
 	} {
+		if slow := i < 2 || c.name == "many files"; slow && !sample.Takes(3, t.Name(), c.name) {
+			continue // minutes
+		}
 		t.Run(c.name, func(t *testing.T) {
 			v := &vmVolumes{kubelet: k.sub(t)}
 			v.cfg = v.podConfig()

@@ -93,6 +93,10 @@ func (d *daemon) server(n *Node) *server.Server {
 						"operations": n.Engine.Operations(), "troubles": n.Engine.Troubles(), "budgets": d.budgets.Usages(),
 					}
 				},
+				"problems": func() any {
+					s, _ := adminNode{Engine: n.Engine, d: d, n: n}.Status(context.Background(), "")
+					return s.Problems
+				},
 				"landlock": func() any { return image.FilesRestricted() },
 			},
 		},
