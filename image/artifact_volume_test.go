@@ -116,6 +116,7 @@ func TestArtifactVolumes(t *testing.T) {
 		"chart": {artifactOf(t, "application/vnd.cncf.helm.config.v1+json",
 			blob{"application/vnd.cncf.helm.chart.content.v1.tar+gzip", gzip, "", ""}), chart},
 		"directory":     {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "chart"}), chart},
+		"one tar twice": {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "a"}, blob{layerGzip, gzip, title, "b"}), chart},
 		"docker's type": {artifactOf(t, emptyJSON, blob{"x/vnd.docker.image.rootfs.diff.tar.gzip", gzip, "", ""}), chart},
 		"not a tar":     {artifactOf(t, emptyJSON, blob{layerGzip, "text", title, "a"}), map[string]string{"a": "text"}},
 		"packed otherwise": {artifactOf(t, emptyJSON, blob{"x/y.tar.gz", gzip, title, "a.tgz"},

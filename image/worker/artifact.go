@@ -33,8 +33,8 @@ const ArtifactLabel = "io.podd.artifact"
 // filepathKey is the annotation of ModelPack with the path of a file: github.com/modelpack/model-spec.
 const filepathKey = "org.cnai.model.filepath"
 
-// artifactImage returns an artifact (image-spec, manifest.md) as an image without a command, so that it is stored,
-// verified and mounted as one. Blobs that are tars are its layers; the others are files of its highest layer, with the
+// artifactImage is an artifact (image-spec, manifest.md) as an image without a command, so that it is stored, verified
+// and mounted as one. Blobs that are tars are its layers; the others are files of its highest layer, with the
 // names that "oras push" and ModelPack give them.
 type artifactImage struct {
 	*worker
@@ -155,6 +155,9 @@ func (a *artifactImage) addLayers(ctx context.Context, blobs []artifactBlob) err
 }
 
 func (a *artifactImage) add(file string, layer v1.Descriptor, diffID digest.Digest) {
+	if a.files[layer.Digest] != "" {
+		return // the same files
+	}
 	a.layers, a.diffIDs, a.files[layer.Digest] = append(a.layers, layer), append(a.diffIDs, diffID), file
 }
 

@@ -89,7 +89,7 @@ func (i *instance) check(ctx context.Context, sys *types.SystemContext) error {
 	config, err := img.OCIConfig(ctx)
 	if err != nil {
 		var artifact manifest.NonImageArtifactError
-		if i.isArtifact = errors.As(err, &artifact) && i.mime == v1.MediaTypeImageManifest; i.isArtifact {
+		if i.isArtifact = errors.As(err, &artifact); i.isArtifact {
 			return nil
 		}
 		return fmt.Errorf("read config: %w", err)
