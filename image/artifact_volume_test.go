@@ -90,6 +90,11 @@ func TestArtifactVolumes(t *testing.T) {
 	t.Parallel()
 	packed := layer(t, tree{"chart/": "", "chart/values.yaml": "a: 1"})
 	gzip, plain := readAll(t)(packed.Compressed()), readAll(t)(packed.Uncompressed())
+	elsewhere := newRegistry(t)
+	elsewhere.setGuard(func(_ http.ResponseWriter, r *http.Request) bool {
+		t.Errorf("another host was asked for %s", r.URL)
+		return false
+	})
 	const layerGzip, text = "application/vnd.oci.image.layer.v1.tar+gzip", "text/plain"
 	sum := func(content string) string {
 		h, _, err := v1.SHA256(strings.NewReader(content))
@@ -115,8 +120,12 @@ func TestArtifactVolumes(t *testing.T) {
 			map[string]string{"w/model.bin": "weights", "chart/values.yaml": "a: 1"}},
 		"chart": {artifactOf(t, "application/vnd.cncf.helm.config.v1+json",
 			blob{"application/vnd.cncf.helm.chart.content.v1.tar+gzip", gzip, "", ""}), chart},
-		"directory":     {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "chart"}), chart},
-		"one tar twice": {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "a"}, blob{layerGzip, gzip, title, "b"}), chart},
+		"directory": {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "chart"}), chart},
+		"one tar twice": {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "a"},
+			blob{layerGzip, gzip, title, "b"}), chart},
+		"other hosts": {oddImage(t, artifactOf(t, emptyJSON, blob{text, "1", title, "a"}),
+			func(m *v1.Manifest, _ map[string]any) { m.Layers[0].URLs = []string{"http://" + elsewhere.host + "/x"} }),
+			map[string]string{"a": "1"}},
 		"docker's type": {artifactOf(t, emptyJSON, blob{"x/vnd.docker.image.rootfs.diff.tar.gzip", gzip, "", ""}), chart},
 		"not a tar":     {artifactOf(t, emptyJSON, blob{layerGzip, "text", title, "a"}), map[string]string{"a": "text"}},
 		"packed otherwise": {artifactOf(t, emptyJSON, blob{"x/y.tar.gz", gzip, title, "a.tgz"},
@@ -189,8 +198,22 @@ func TestHostileArtifactVolumes(t *testing.T) {
 		"twice":         {named("a", "./a"), `two of its files have the name "a"`},
 		"nothing":       {artifactOf(t, emptyJSON, blob{emptyJSON, "{}", "", ""}), "it has no files"},
 		"no blobs":      {artifactOf(t, emptyJSON), "it has no files"},
-		"a large sum": {named(strings.Repeat("a", 200), strings.Repeat("b", 200)),
-			"more than 300 bytes (max_image_bytes)"},
+		"a large sum": {oddImage(t, named("a", "b"), func(m *v1.Manifest, _ map[string]any) {
+			m.Layers[0].Size, m.Layers[1].Size = 2000, 2000
+		}), "more than 3000 bytes (max_image_bytes)"},
+		"below a file": {named("a/b", "a"), `its file "a/b" is below the file "a"`},
+		"a long name":  {named(strings.Repeat("a", 256)), "cannot be the name of a file"},
+		"a NUL":        {named("a\x00b"), "cannot be the name of a file"},
+		"a deep path":  {named(strings.Repeat("a/", 100) + "a"), "cannot be the name of a file"},
+		"without a size": {oddImage(t, named("a"), func(m *v1.Manifest, _ map[string]any) { m.Layers[0].Size = 0 }),
+			"has the size 0"},
+		"many blobs": {oddImage(t, named("a"), func(m *v1.Manifest, _ map[string]any) {
+			for range 5000 {
+				m.Layers = append(m.Layers, m.Layers[0])
+			}
+		}), "it has 5001 blobs, at most 5000 are allowed"},
+		"large tars": {artifactOf(t, emptyJSON, blob{"x.tar", zeroTar(t), title, "a"}, blob{"x.tar", zeroTar(t), title, "b"}),
+			"the archive has more than 3000 bytes"},
 		"a wrong digest": {named("a"), "does not have the digest"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +221,7 @@ func TestHostileArtifactVolumes(t *testing.T) {
 			reg := newRegistry(t)
 			reg.push(t, "app:v1", c.what)
 			cfg := config(t, reg.host)
-			cfg.MaxImageBytes = 300
+			cfg.MaxImageBytes = 3000
 			if name == "a wrong digest" {
 				reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
 					if isBlob := strings.Contains(r.URL.Path, "/blobs/"); !isBlob {
@@ -216,6 +239,12 @@ func TestHostileArtifactVolumes(t *testing.T) {
 			checkEmpty(t, s)
 		})
 	}
+}
+
+// zeroTar is a tar of zeros, compressed.
+func zeroTar(t *testing.T) string {
+	t.Helper()
+	return readAll(t)(layer(t, tree{"zeros": strings.Repeat("\x00", 1<<20)}).Compressed())
 }
 
 // TestCorruptArtifact: a corrupt layer of an artifact is made again from its blobs.

@@ -85,8 +85,8 @@ func (b *ballast) drop() {
 // release runs remove, which may have the space of the ballast. After an error storage reads its lists again: it
 // forgets an image before it writes the list.
 func (s *Store) release(remove func() error) error {
-	s.removals.Add(1)
-	defer s.removals.Add(1) // a pull may have begun since
+	s.removals.begun.Add(1)
+	defer s.removals.ended.Add(1)
 	s.ballast.spend()
 	defer s.ballast.fill()
 	err := remove()

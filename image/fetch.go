@@ -69,15 +69,18 @@ func (s *Store) fetchFrom(
 // maxTries bounds how often a pull is begun because images were removed that have the layers it found in the store.
 const maxTries = 3
 
+// removals counts removals of layers.
+type removals struct{ begun, ended atomic.Uint64 }
+
 // untilUndisturbed runs fetch, and again after an error that such a removal may have caused.
 func untilUndisturbed(
-	ctx context.Context, removals *atomic.Uint64, p *progress, fetch func() (*Image, error),
+	ctx context.Context, r *removals, p *progress, fetch func() (*Image, error),
 ) (*Image, error) {
 	for try := 1; ; try++ {
-		before := removals.Load()
+		before := r.ended.Load()
 		img, err := fetch()
 		hasKind := registry.HasKind(err) || errors.Is(err, ErrRegistryUnavailable) || errors.Is(err, ErrSignatureInvalid)
-		if err == nil || hasKind || ctx.Err() != nil || try == maxTries || before == removals.Load() {
+		if err == nil || hasKind || ctx.Err() != nil || try == maxTries || before == r.begun.Load() {
 			return img, err
 		}
 		p.restart()

@@ -605,6 +605,36 @@ func TestArtifactsInLists(t *testing.T) {
 	}
 }
 
+// TestVariantOfArtifact: annotations select an artifact of a list as they select an image.
+func TestVariantOfArtifact(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	list := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, flavor := range []string{"cpu", "cuda"} {
+		list = mutate.AppendManifests(list, mutate.IndexAddendum{
+			Add:        artifactOf(t, emptyJSON, blob{"text/plain", flavor, title, "flavor"}),
+			Descriptor: v1.Descriptor{Annotations: map[string]string{"flavor": flavor}},
+		})
+	}
+	reg.push(t, "app:v1", list)
+	cfg := config(t, reg.host)
+	cfg.VariantAnnotations = []string{"flavor"}
+	s := open(t, cfg)
+	for _, flavor := range []string{"cuda", "cpu"} {
+		img, err := s.Pull(t.Context(), image.PullRequest{
+			Ref: reg.host + "/app:v1", Annotations: map[string]string{"flavor": flavor},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: flavor, ImageID: img.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkFile(t, path+"/flavor", flavor)
+	}
+}
+
 // TestManifestTypes: registries that do not know the type of a manifest send another one, or none.
 func TestManifestTypes(t *testing.T) {
 	t.Parallel()

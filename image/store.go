@@ -44,8 +44,7 @@ type Store struct {
 	usage     *usage
 	lazy      *lazy.Client
 	ballast   *ballast
-	// removals counts the begins and ends of removals of layers.
-	removals atomic.Uint64
+	removals  removals
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup

@@ -38,9 +38,17 @@ var realTime = timing{
 
 // Causes of the context passed to the Backend, when the session ends before the call returns.
 var (
-	errGone = errors.New("client disconnected")
-	errIdle = errors.New("session was idle for too long")
+	errGone error = gone{}
+	errIdle       = errors.New("session was idle for too long")
 )
+
+// gone is a cancellation: users close their terminals.
+type gone struct{}
+
+func (gone) Error() string { return "client disconnected" }
+
+// Cancelled is that of errdefs.IsCanceled.
+func (gone) Cancelled() {}
 
 // session is one client's session, from the redeemed token to the closed connection.
 type session struct {

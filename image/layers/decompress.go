@@ -9,8 +9,8 @@ import (
 	"go.podman.io/storage/pkg/archive"
 )
 
-// decompress returns the tar of a blob, whatever its compression.
-func decompress(blob io.Reader) (io.ReadCloser, error) {
+// Decompress returns the tar of a blob, whatever its compression.
+func Decompress(blob io.Reader) (io.ReadCloser, error) {
 	in := bufio.NewReader(blob)
 	// The library looks for a frame of data, but pzstd begins with a skippable one (RFC 8878, 3.1.2).
 	const skippable, last = 0x184D2A50, 0xf

@@ -130,7 +130,7 @@ func (a *Adder) staged(l Layer, dir string, metadata *atomic.Int64) *staged {
 // Unpack fetches a layer that the store has, and unpacks it in a new directory. Unpacked says where.
 func (a *Adder) Unpack(ctx context.Context, l Layer, dir string) error {
 	s := a.staged(l, dir, new(atomic.Int64))
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := s.makeDir(); err != nil {
 		return err
 	}
 	if err := a.download(ctx, s); err != nil {
@@ -181,7 +181,7 @@ func (a *Adder) add(ctx context.Context, s *staged, downloads, unpacks places, p
 
 // fetch takes the blob of a layer to its directory, from the store or the registry.
 func (a *Adder) fetch(ctx context.Context, s *staged) error {
-	if err := os.Mkdir(s.dir, 0o700); err != nil {
+	if err := s.makeDir(); err != nil {
 		return err
 	}
 	if a.reuse(s) {

@@ -128,7 +128,7 @@ func (a *Adder) addLazy(ctx context.Context, s *staged, parent <-chan struct{}) 
 
 // writeLazy writes the file that ReadLazy reads.
 func (s *staged) writeLazy() error {
-	if err := os.Mkdir(s.dir, 0o700); err != nil {
+	if err := s.makeDir(); err != nil {
 		return err
 	}
 	raw, err := json.Marshal(s.Lazy)

@@ -29,6 +29,9 @@ type staged struct {
 	count func(files, bytes int64) error
 }
 
+// makeDir makes the directory, without what an earlier try has left.
+func (s *staged) makeDir() error { return errors.Join(os.RemoveAll(s.dir), os.Mkdir(s.dir, 0o700)) }
+
 func (s *staged) blob() string { return filepath.Join(s.dir, "blob") }
 
 // tarSplit is a file that storage needs to reassemble the tar from the files. It is not kept open: any number of layers
@@ -56,7 +59,7 @@ func (s *staged) unpack(ctx context.Context) error {
 }
 
 func (s *staged) unpackFile(ctx context.Context, blob io.Reader) error {
-	plain, err := decompress(UntilDone{ctx, blob})
+	plain, err := Decompress(UntilDone{ctx, blob})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,13 @@ type fetched struct {
 	blobs map[digest.Digest]bool
 }
 
-func newFetched(to Progress) *fetched { return &fetched{to: to, blobs: map[digest.Digest]bool{}} }
+func newFetched(to Progress, img *instance) *fetched {
+	f := &fetched{to: to, blobs: map[digest.Digest]bool{}}
+	for blob := range img.files {
+		f.blobs[blob] = true
+	}
+	return f
+}
 
 func (f *fetched) Note(p types.ProgressProperties) {
 	f.mu.Lock()

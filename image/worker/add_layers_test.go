@@ -26,7 +26,7 @@ func (*events) SetAsking(bool) {}
 // reported as present.
 func TestProgressOfFetched(t *testing.T) {
 	e := &events{}
-	f := newFetched(e)
+	f := newFetched(e, &instance{})
 	for _, p := range []types.ProgressProperties{
 		{Event: types.ProgressEventRead, Artifact: types.BlobInfo{Digest: "a", Size: 100}},
 		{Event: types.ProgressEventDone, Artifact: types.BlobInfo{Digest: "a", Size: 100}},

@@ -442,7 +442,7 @@ func (l *loader) loadImage(
 	if err := l.out.send(next); err != nil {
 		return err
 	}
-	job := copyJob{sys: sys, from: opened, image: img, progress: newFetched(l.out)}
+	job := copyJob{sys: sys, from: opened, image: img, progress: newFetched(l.out, img)}
 	if job.lazy, err = l.addLayers(ctx, job, l.job.Corrupt); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"archive/tar"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,15 +19,21 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/manifest"
-	"go.podman.io/image/v5/pkg/compression"
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image/layers"
 )
 
 // ArtifactLabel is a label of the image that is stored for an artifact: the digest of the artifact's manifest.
 const ArtifactLabel = "io.podd.artifact"
+
+// Limits of an artifact: each blob is a request, each tar a layer.
+const (
+	maxArtifactBlobs = 5000
+	maxArtifactTars  = 100
+)
 
 // filepathKey is the annotation of ModelPack with the path of a file: github.com/modelpack/model-spec.
 const filepathKey = "org.cnai.model.filepath"
@@ -39,6 +44,8 @@ const filepathKey = "org.cnai.model.filepath"
 type artifactImage struct {
 	*worker
 	from *instance
+	// left is how many bytes of the blobs' tars may still be read.
+	left int64
 	// layers and diffIDs are those of the image; files are the blobs of the layers.
 	layers  []v1.Descriptor
 	diffIDs []digest.Digest
@@ -63,7 +70,7 @@ func (w *worker) ofArtifact(
 	if err := w.fetchBlobs(ctx, img, blobs, out); err != nil {
 		return nil, err
 	}
-	a := &artifactImage{worker: w, from: img, files: map[digest.Digest]string{}}
+	a := &artifactImage{worker: w, from: img, left: w.cfg.MaxImageBytes, files: map[digest.Digest]string{}}
 	if err := a.addLayers(ctx, blobs); err != nil {
 		return nil, fmt.Errorf("artifact: %w", err)
 	}
@@ -85,6 +92,10 @@ type artifactBlob struct {
 func (w *worker) artifactBlobs(all []v1.Descriptor) (blobs []artifactBlob, err error) {
 	names := map[string]bool{}
 	left := w.cfg.MaxImageBytes
+	if len(all) > maxArtifactBlobs {
+		return nil, fmt.Errorf("it has %d blobs, at most %d are allowed: %w", len(all), maxArtifactBlobs,
+			errdefs.ErrInvalidArgument)
+	}
 	for i, d := range all {
 		if d.MediaType == v1.MediaTypeEmptyJSON {
 			continue
@@ -92,7 +103,10 @@ func (w *worker) artifactBlobs(all []v1.Descriptor) (blobs []artifactBlob, err e
 		if err := checkDigest(d.Digest); err != nil {
 			return nil, err
 		}
-		if d.Size < 0 || d.Size > left {
+		if d.Size < 0 || d.Size == 0 && d.Digest != digest.FromBytes(nil) {
+			return nil, fmt.Errorf("blob %s has the size %d: %w", d.Digest, d.Size, errdefs.ErrInvalidArgument)
+		}
+		if d.Size > left {
 			return nil, fmt.Errorf("its blobs have more than %d bytes (max_image_bytes): %w", w.cfg.MaxImageBytes,
 				errdefs.ErrResourceExhausted)
 		}
@@ -103,9 +117,8 @@ func (w *worker) artifactBlobs(all []v1.Descriptor) (blobs []artifactBlob, err e
 				name = path.Clean(title)
 			}
 		}
-		isHidden := func(part string) bool { return strings.HasPrefix(part, ".wh.") } // a whiteout in a tar
 		switch {
-		case !filepath.IsLocal(name) || name == "." || slices.ContainsFunc(strings.Split(name, "/"), isHidden):
+		case !isFileName(name):
 			return nil, fmt.Errorf("%.200q cannot be the name of a file: %w", name, errdefs.ErrInvalidArgument)
 		case names[name]:
 			return nil, fmt.Errorf("two of its files have the name %.200q: %w", name, errdefs.ErrInvalidArgument)
@@ -116,7 +129,23 @@ func (w *worker) artifactBlobs(all []v1.Descriptor) (blobs []artifactBlob, err e
 	if len(blobs) == 0 {
 		return nil, fmt.Errorf("it has no files: %w", errdefs.ErrInvalidArgument)
 	}
+	for _, b := range blobs {
+		for dir := path.Dir(b.name); dir != "."; dir = path.Dir(dir) {
+			if names[dir] {
+				return nil, fmt.Errorf("its file %.200q is below the file %.200q: %w", b.name, dir, errdefs.ErrInvalidArgument)
+			}
+		}
+	}
 	return blobs, nil
+}
+
+// isFileName reports whether a clean path can be that of a file in a layer's tar, where .wh. begins a whiteout.
+func isFileName(name string) bool {
+	parts := strings.Split(name, "/")
+	return filepath.IsLocal(name) && name != "." && !strings.Contains(name, "\x00") && len(name) <= maxPath &&
+		len(parts) <= maxPathDepth && !slices.ContainsFunc(parts, func(part string) bool {
+		return strings.HasPrefix(part, ".wh.") || len(part) > unix.NAME_MAX
+	})
 }
 
 func (w *worker) fetchBlobs(ctx context.Context, img *instance, blobs []artifactBlob, out Progress) error {
@@ -125,7 +154,11 @@ func (w *worker) fetchBlobs(ctx context.Context, img *instance, blobs []artifact
 	adder := w.adder(img, nil, out)
 	for _, b := range blobs {
 		group.Go(func() error {
-			if err := adder.Fetch(ctx, manifest.BlobInfoFromOCI1Descriptor(b.Descriptor), b.path); err != nil {
+			if b.Size == 0 {
+				return os.WriteFile(b.path, nil, 0o600)
+			}
+			// Without URLs in the descriptor, so that the registry cannot name other hosts.
+			if err := adder.Fetch(ctx, types.BlobInfo{Digest: b.Digest, Size: b.Size}, b.path); err != nil {
 				return fmt.Errorf("reading blob %s: %w", b.Digest, err)
 			}
 			return nil
@@ -138,7 +171,7 @@ func (w *worker) fetchBlobs(ctx context.Context, img *instance, blobs []artifact
 func (a *artifactImage) addLayers(ctx context.Context, blobs []artifactBlob) error {
 	var files []artifactBlob
 	for _, b := range blobs {
-		kind, diffID, err := a.readTar(ctx, b)
+		diffID, err := a.readTar(ctx, b)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%.200q: %w", b.name, err)
@@ -146,7 +179,11 @@ func (a *artifactImage) addLayers(ctx context.Context, blobs []artifactBlob) err
 			files = append(files, b)
 			continue
 		}
-		a.add(b.path, v1.Descriptor{MediaType: kind, Digest: b.Digest, Size: b.Size}, diffID)
+		a.add(b.path, b.Digest, b.Size, diffID)
+	}
+	if len(a.layers) > maxArtifactTars {
+		return fmt.Errorf("it has %d tars, at most %d are allowed: %w", len(a.layers), maxArtifactTars,
+			errdefs.ErrInvalidArgument)
 	}
 	if len(files) == 0 {
 		return nil
@@ -154,44 +191,41 @@ func (a *artifactImage) addLayers(ctx context.Context, blobs []artifactBlob) err
 	return a.pack(ctx, files)
 }
 
-func (a *artifactImage) add(file string, layer v1.Descriptor, diffID digest.Digest) {
-	if a.files[layer.Digest] != "" {
+func (a *artifactImage) add(file string, blob digest.Digest, size int64, diffID digest.Digest) {
+	if a.files[blob] != "" {
 		return // the same files
 	}
-	a.layers, a.diffIDs, a.files[layer.Digest] = append(a.layers, layer), append(a.diffIDs, diffID), file
+	a.files[blob], a.diffIDs = file, append(a.diffIDs, diffID)
+	a.layers = append(a.layers, v1.Descriptor{MediaType: v1.MediaTypeImageLayer, Digest: blob, Size: size})
 }
 
-// readTar returns the type of a layer and the digest of its tar, or none if the blob is not the tar that its type says:
-// "oras push" gives other files such types too.
-func (a *artifactImage) readTar(ctx context.Context, b artifactBlob) (kind string, diffID digest.Digest, err error) {
-	base, packed, _ := strings.Cut(strings.ReplaceAll(b.MediaType, ".tar.", ".tar+"), "+")
-	if !strings.HasSuffix(base, ".tar") {
-		return "", "", nil
+// readTar returns the digest of a blob's tar, or none if the blob is not the tar that its type says: "oras push" gives
+// other files such types too.
+func (a *artifactImage) readTar(ctx context.Context, b artifactBlob) (digest.Digest, error) {
+	kind, _, _ := strings.Cut(strings.ReplaceAll(b.MediaType, ".tar.", ".tar+"), "+")
+	if !strings.HasSuffix(kind, ".tar") {
+		return "", nil
 	}
 	file, err := os.Open(b.path)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	defer file.Close()
-	plain, isPacked, err := compression.AutoDecompress(layers.UntilDone{Context: ctx, From: file})
+	plain, err := layers.Decompress(layers.UntilDone{Context: ctx, From: file})
 	if err != nil {
-		return "", "", err
+		return "", context.Cause(ctx) // not a tar
 	}
 	defer plain.Close()
-	sum := digest.Canonical.Digester()
-	most := a.cfg.MaxImageBytes
-	content := io.TeeReader(&boundedReader{from: plain, left: most, most: most}, sum.Hash())
+	sum, bounded := digest.Canonical.Digester(), &boundedReader{from: plain, left: a.left, most: a.cfg.MaxImageBytes}
+	content := io.TeeReader(bounded, sum.Hash())
 	if _, err := tar.NewReader(content).Next(); err != nil {
-		return "", "", context.Cause(ctx) // not a tar
+		return "", context.Cause(ctx) // not a tar
 	}
-	if _, err := io.Copy(io.Discard, content); err != nil {
-		return "", "", err
+	_, err = io.Copy(io.Discard, content)
+	if a.left = bounded.left; err != nil && a.left >= 0 && ctx.Err() == nil {
+		return "", fmt.Errorf("%s: %w", err.Error(), errdefs.ErrInvalidArgument) // not that of a lost connection
 	}
-	kind = v1.MediaTypeImageLayer
-	if isPacked {
-		kind = cmp.Or(map[string]string{"zstd": v1.MediaTypeImageLayerZstd}[packed], v1.MediaTypeImageLayerGzip)
-	}
-	return kind, sum.Digest(), nil
+	return sum.Digest(), err
 }
 
 // pack makes a layer of files.
@@ -216,7 +250,7 @@ func (a *artifactImage) pack(ctx context.Context, files []artifactBlob) error {
 	if err != nil {
 		return err
 	}
-	a.add(name, v1.Descriptor{MediaType: v1.MediaTypeImageLayer, Digest: sum.Digest(), Size: info.Size()}, sum.Digest())
+	a.add(name, sum.Digest(), info.Size(), sum.Digest())
 	return to.Close()
 }
 

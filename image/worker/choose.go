@@ -44,17 +44,15 @@ func chooseInstance(ctx context.Context, source types.ImageSource, variant map[s
 		return newInstance(source, top, nil)
 	}
 	c := chooser{source: source}
-	chosen, err := c.choose(ctx, top, variant, 1)
+	chosen, err := c.chooseAny(ctx, top, variant)
 	isVariant := len(variant) > 0 && chosen != nil
 	if len(variant) > 0 && chosen == nil && err == nil {
 		c = chooser{source: source}
-		chosen, err = c.choose(ctx, top, nil, 1)
+		chosen, err = c.chooseAny(ctx, top, nil)
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case chosen == nil && c.artifact != nil && (c.isFor || len(c.platforms) == 0):
-		chosen = c.artifact // its check names its type
 	case chosen == nil:
 		return nil, platformError(c.platforms)
 	}
@@ -86,6 +84,15 @@ type chooser struct {
 	// artifact is one that may be for this node, and is for it by its platform if isFor is set.
 	artifact *instance
 	isFor    bool
+}
+
+// chooseAny returns the image of a list, or an artifact that may be for this node, nil if neither is.
+func (c *chooser) chooseAny(ctx context.Context, list rawManifest, wanted map[string]string) (*instance, error) {
+	chosen, err := c.choose(ctx, list, wanted, 1)
+	if chosen == nil && err == nil && (c.isFor || len(c.platforms) == 0) {
+		return c.artifact, nil
+	}
+	return chosen, err
 }
 
 // choose returns the image of a list at a level of nesting, nil if no image fits. Wanted are the annotations of the

@@ -64,28 +64,29 @@ func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (
 	if err := w.applyPolicy(ctx, source, img); err != nil {
 		return Result{}, err
 	}
-	copying := copyJob{sys: job.sys, from: opened, progress: newFetched(out)}
-	if copying.image, err = w.ofArtifact(ctx, img, job.sys, copying.progress); err != nil {
+	stored, err := w.ofArtifact(ctx, img, job.sys, out)
+	if err != nil {
 		return Result{}, err
 	}
+	copying := copyJob{sys: job.sys, from: opened, image: stored, progress: newFetched(out, stored)}
 	if copying.lazy, err = w.addLayers(ctx, copying, job.corrupt); err != nil {
 		return Result{}, err
 	}
-	opened.source = copying.image
+	opened.source = stored
 	// The library reads attachments from its own sources only, which do not have the image of an artifact.
 	if !img.isArtifact && slices.ContainsFunc(signatureDirs, usesAttachments) {
 		if copying.from, err = nameByDigest(job.ref, img.digest); err != nil {
 			return Result{}, err
 		}
 	}
-	stored, err := w.copy(ctx, copying)
+	copied, err := w.copy(ctx, copying)
 	if err == nil {
-		err = w.refetch(ctx, copying, stored, job.corrupt)
+		err = w.refetch(ctx, copying, copied, job.corrupt)
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{ID: stored.ID, Digest: digest.FromBytes(img.top)}, nil
+	return Result{ID: copied.ID, Digest: digest.FromBytes(img.top)}, nil
 }
 
 // applyPolicy fails if the signature policy does not accept an image of the source. One of a list is accepted under the

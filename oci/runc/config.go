@@ -25,6 +25,8 @@ type Config struct {
 	CRIU string
 	// SystemdCgroup chooses the systemd cgroup driver.
 	SystemdCgroup bool
+	// ExecCgroups gives each command a cgroup with the id of its CRI call in the name, not only those with a timeout.
+	ExecCgroups bool
 	// Options are further global flags of the runtime, by name: {"platform": "systrap"} is --platform=systrap.
 	Options map[string]string
 	// InitProxy is the path of the init proxy, which runtimes with their own kernel need (see oci/runc/initproxy).

@@ -33,7 +33,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.S
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	defer e.close()
-	cmd, err := r.launchCommand(ctx, id, p, e.child)
+	cmd, err := r.launchCommand(ctx, id, p, e.child, r.cfg.ExecCgroups)
 	if err != nil {
 		return 0, err
 	}

@@ -28,7 +28,8 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 		return oci.ExecResult{}, err
 	}
 	defer out.close()
-	cmd, err := r.launchCommand(ctx, req.ID, req.Process, [3]*os.File{nil, out.stdout.w, out.stderr.w})
+	cmd, err := r.launchCommand(ctx, req.ID, req.Process, [3]*os.File{nil, out.stdout.w, out.stderr.w},
+		r.cfg.ExecCgroups || req.Timeout > 0)
 	if err != nil {
 		return oci.ExecResult{}, err
 	}

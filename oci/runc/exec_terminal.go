@@ -34,7 +34,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	defer os.RemoveAll(dir)
 	excuse, size := b.watchOOMs(rec), driver.FirstSize(req.streams.Resize)
 	var group *cgroups.ExecGroup
-	if rec.Sandbox == "" {
+	if r.cfg.ExecCgroups && rec.Sandbox == "" {
 		group = r.newExecGroup(rec, dir)
 	}
 	s, files, err := r.startTerminal(ctx, b, rec, terminal{dir, driver.WithSize(req.process, size), group})

@@ -50,14 +50,14 @@ type launchedCommand struct {
 }
 
 // launchCommand runs the command with the given stdin, stdout and stderr, which the caller closes; isolated in a
-// separate cgroup if the runtime and the machine support that.
+// separate cgroup if that is asked for, and the runtime and the machine support it.
 //
 // There are two ways, because of commands that leave a child behind. crun's exec passes its descriptors to the command
 // and returns the exit status when the command exits: it is run directly. runc's copies the output itself and would
 // not return before the child closes it, so conmon runs `runc exec --detach` and reports the status. That is as fast
 // and needs less memory, because runc is gone while the command runs.
 func (r *Runtime) launchCommand(
-	ctx context.Context, id string, p *specs.Process, stdio [3]*os.File,
+	ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, isolated bool,
 ) (*launchedCommand, error) {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Runtime) launchCommand(
 		return nil, err
 	}
 	var group *cgroups.ExecGroup
-	if rec.Sandbox == "" {
+	if isolated && rec.Sandbox == "" {
 		group = r.newExecGroup(rec, files.process)
 		files.opts = execGroupOpts(group)
 	}

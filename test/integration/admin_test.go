@@ -50,7 +50,7 @@ func (k *kubelet) askAdmin(method, path string) (status int, body string) {
 // TestAdmin asks a daemon with a pod, an exec session and a file that a container has written what it does.
 func TestAdmin(t *testing.T) {
 	t.Parallel()
-	k := startWith(t, daemon.Options{Set: []string{`log.level = "info"`}})
+	k := startWith(t, daemon.Options{Set: []string{`log.level = "info"`, `runtime.exec_cgroups = true`}})
 	pod, container := k.sleeper()
 	t.Run("socket", func(t *testing.T) {
 		if info, err := os.Stat(k.Path("run", "admin.sock")); err != nil || info.Mode().Perm() != 0o600 {

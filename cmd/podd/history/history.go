@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/time/rate"
 
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -35,6 +36,8 @@ const (
 	maxStages = 64
 	// execInterval is the minimum time between two ExecSyncs in the history: probes may fail every second, in every pod.
 	execInterval = time.Second
+	// sessionInterval is the same for streaming sessions, of which maxBurst may come at once: programs use them too.
+	sessionInterval, maxBurst = 10 * time.Second, 100
 )
 
 // History records operations. Its methods may be called concurrently.
@@ -47,6 +50,7 @@ type History struct {
 	// dropped counts operations since the last one that was written.
 	dropped  atomic.Uint64
 	lastExec atomic.Int64 // time of the last ExecSync in the history, in nanoseconds
+	sessions *rate.Limiter
 
 	mu     sync.Mutex // guards active, and the files against List
 	active *segment
@@ -67,7 +71,7 @@ func Open(dir string, log logrus.FieldLogger) (*History, error) {
 		return nil, fmt.Errorf("open history: %w", err)
 	}
 	h := &History{
-		log: log, dir: dir, active: active,
+		log: log, dir: dir, active: active, sessions: rate.NewLimiter(rate.Every(sessionInterval), maxBurst),
 		queue: make(chan *operation.Operation, maxQueue), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go h.run()
@@ -82,10 +86,17 @@ func (h *History) Close() error {
 }
 
 // Add queues a finished operation. It does not block. ExecSyncs are recorded only if they failed, and at most one each
-// execInterval.
+// execInterval. Sessions are limited too.
 func (h *History) Add(_ context.Context, o operation.Operation) {
-	if o.Verb == operation.ExecSync && !h.takesExec(o) {
-		return
+	switch o.Verb {
+	case operation.ExecSync:
+		if !h.takesExec(o) {
+			return
+		}
+	case operation.Exec, operation.Attach, operation.PortForward:
+		if !h.sessions.Allow() {
+			return
+		}
 	}
 	o.Stages = slices.Clone(o.Stages[:min(len(o.Stages), maxStages)])
 	o.Error = o.Error[:min(len(o.Error), maxError)]

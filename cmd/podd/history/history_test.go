@@ -301,6 +301,23 @@ func TestProbes(t *testing.T) {
 	})
 }
 
+// TestSessions: sessions are recorded, but not any number of them.
+func TestSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, t.TempDir())
+		for range maxBurst + 10 {
+			h.Add(t.Context(), operation.Operation{Verb: operation.Exec, Outcome: operation.OutcomeOK})
+		}
+		time.Sleep(sessionInterval)
+		h.Add(t.Context(), operation.Operation{Verb: operation.PortForward, Outcome: operation.OutcomeOK})
+		synctest.Wait()
+		if got, err := h.List(Query{Limit: 1000}); len(got) != maxBurst+1 || err != nil {
+			t.Errorf("%d sessions, %v, want %d", len(got), err, maxBurst+1)
+		}
+		closeHistory(t, h)
+	})
+}
+
 // TestAddDoesNotBlock: a disk that does not answer costs operations, not time.
 func TestAddDoesNotBlock(t *testing.T) {
 	log, lines := logtest.NewNullLogger()

@@ -42,6 +42,7 @@ type RuntimeConfig struct {
 	CgroupDriver string   `toml:"cgroup_driver" comment:"Cgroup driver: systemd, cgroupfs, or auto (systemd if it is process 1). The kubelet asks podd and uses the same."`
 	Conmon       string   `toml:"conmon" comment:"Path of conmon, the monitor of each container, or a name that is looked up in search_path. A statically linked one (contrib/conmon.sh) takes less memory and processor time for each container."`
 	CRIU         string   `toml:"criu" comment:"Path of criu (4.2.1 or later), with which containers of runc are checkpointed, or a name that is looked up in search_path. The file must have the name criu. Without it everything else works. Empty: podd does not look for it."`
+	ExecCgroups  bool     `toml:"exec_cgroups" comment:"Run each command (exec) in a separate cgroup with the id of the CRI call in its name, for programs that watch processes; else only those with a timeout. With cgroup v2, programs in it do not see the limits of their container."`
 	SearchPath   []string `toml:"search_path" comment:"Directories in which conmon, criu and runtimes without a path are looked up, in this order."`
 
 	Handlers map[string]HandlerTable `toml:"handlers" comment:"Runtime handlers, by the name that a RuntimeClass selects. A handler whose binary is missing is reported as not ready."`

@@ -74,6 +74,7 @@ func (c *Config) RuncConfig(name string, h HandlerTable) runc.Config {
 		Root:          cmp.Or(h.Root, filepath.Join(c.Run, "runtimes", name)),
 		RunDir:        c.ContainersDir(),
 		Conmon:        r.Conmon,
+		ExecCgroups:   r.ExecCgroups,
 		CRIU:          r.CRIU,
 		SystemdCgroup: UseSystemdCgroup(r.CgroupDriver),
 		Options:       h.Options,

@@ -12,7 +12,8 @@ import (
 var liveKeys = []string{
 	"log",
 	"runtime.default_handler", "runtime.host_access_handler", "runtime.annotation_handlers", "runtime.handlers",
-	"runtime.conmon", "runtime.criu", "runtime.search_path", "runtime.seccomp_profile_root", "runtime.default_sysctls",
+	"runtime.conmon", "runtime.criu", "runtime.exec_cgroups", "runtime.search_path",
+	"runtime.seccomp_profile_root", "runtime.default_sysctls",
 	"runtime.default_ulimits", "runtime.default_capabilities", "runtime.default_env", "runtime.pids_limit",
 	"runtime.timezone", "runtime.read_only", "runtime.hooks_dirs", "runtime.device_ownership_from_security_context",
 	"runtime.create_timeout", "runtime.kill_timeout",
@@ -61,5 +62,5 @@ func SameHandler(a, b *Config, name string) bool {
 	after, exists := b.Runtime.Handlers[name]
 	r, n := &a.Runtime, &b.Runtime
 	return existed && exists && reflect.DeepEqual(before, after) && r.Conmon == n.Conmon && r.CRIU == n.CRIU &&
-		slices.Equal(r.SearchPath, n.SearchPath) && r.CreateTimeout == n.CreateTimeout
+		slices.Equal(r.SearchPath, n.SearchPath) && r.CreateTimeout == n.CreateTimeout && r.ExecCgroups == n.ExecCgroups
 }

@@ -70,6 +70,7 @@ func TestSameHandler(t *testing.T) {
 		"removed":        {func(c *Config) { delete(c.Runtime.Handlers, "runc") }, false},
 		"criu":           {func(c *Config) { c.Runtime.CRIU = "/x/criu" }, false},
 		"conmon":         {func(c *Config) { c.Runtime.Conmon = "/x" }, false},
+		"exec cgroups":   {func(c *Config) { c.Runtime.ExecCgroups = true }, false},
 		"search path":    {func(c *Config) { c.Runtime.SearchPath = []string{"/x"} }, false},
 		"create timeout": {func(c *Config) { c.Runtime.CreateTimeout++ }, false},
 		"kill timeout":   {func(c *Config) { c.Runtime.KillTimeout++ }, true},
