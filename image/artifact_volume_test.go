@@ -123,6 +123,8 @@ func TestArtifactVolumes(t *testing.T) {
 		"directory": {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "chart"}), chart},
 		"one tar twice": {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "a"},
 			blob{layerGzip, gzip, title, "b"}), chart},
+		"a file of a tar": {artifactOf(t, emptyJSON, blob{layerGzip, gzip, title, "chart"},
+			blob{text, "new", title, "chart/values.yaml"}), map[string]string{"chart/values.yaml": "new"}},
 		"other hosts": {oddImage(t, artifactOf(t, emptyJSON, blob{text, "1", title, "a"}),
 			func(m *v1.Manifest, _ map[string]any) { m.Layers[0].URLs = []string{"http://" + elsewhere.host + "/x"} }),
 			map[string]string{"a": "1"}},

@@ -123,7 +123,7 @@ func (w *worker) artifactBlobs(all []v1.Descriptor) (blobs []artifactBlob, err e
 		case names[name]:
 			return nil, fmt.Errorf("two of its files have the name %.200q: %w", name, errdefs.ErrInvalidArgument)
 		}
-		names[name] = true
+		names[name] = !hasTarType(d)
 		blobs = append(blobs, artifactBlob{d, name, filepath.Join(w.temp, "artifact-"+strconv.Itoa(i))})
 	}
 	if len(blobs) == 0 {
@@ -199,11 +199,16 @@ func (a *artifactImage) add(file string, blob digest.Digest, size int64, diffID 
 	a.layers = append(a.layers, v1.Descriptor{MediaType: v1.MediaTypeImageLayer, Digest: blob, Size: size})
 }
 
+// hasTarType reports whether a blob has the type of a tar, perhaps compressed. The name of a tar is not used.
+func hasTarType(d v1.Descriptor) bool {
+	kind, _, _ := strings.Cut(strings.ReplaceAll(d.MediaType, ".tar.", ".tar+"), "+")
+	return strings.HasSuffix(kind, ".tar")
+}
+
 // readTar returns the digest of a blob's tar, or none if the blob is not the tar that its type says: "oras push" gives
 // other files such types too.
 func (a *artifactImage) readTar(ctx context.Context, b artifactBlob) (digest.Digest, error) {
-	kind, _, _ := strings.Cut(strings.ReplaceAll(b.MediaType, ".tar.", ".tar+"), "+")
-	if !strings.HasSuffix(kind, ".tar") {
+	if !hasTarType(b.Descriptor) {
 		return "", nil
 	}
 	file, err := os.Open(b.path)
