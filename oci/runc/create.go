@@ -44,7 +44,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 		err = chownInitPipes(p, req.Spec.Process)
 	}
 	if err != nil {
-		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.undoCreate(b))
+		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.undoCreate(b, ctx.Err() != nil))
 	}
 	return p, nil
 }
@@ -120,16 +120,27 @@ func (r *Runtime) createContainer(
 	return rec.Init, nil
 }
 
-// undoCreate kills the monitor of a failed creation and all its descendants: the runtime, hooks, the container.
-func (r *Runtime) undoCreate(b bundle) error {
+// undoCreate kills the monitor of a failed creation and all its descendants: the runtime, hooks, the container. If the
+// creation was interrupted, conmon may have been killed after its fork, before it has written the monitor's pid.
+func (r *Runtime) undoCreate(b bundle, interrupted bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
+	var monitors []process.Process
 	m, ok := findMonitor(b)
-	if !ok {
-		return nil
+	switch {
+	case ok:
+		monitors = append(monitors, m)
+	case interrupted:
+		all, err := r.scanMonitors(0)
+		if err != nil {
+			return err
+		}
+		monitors = all[b.ID()]
 	}
-	if err := m.KillTree(ctx); err != nil {
-		return fmt.Errorf("kill processes of the creation: %w", err)
+	for _, m := range monitors {
+		if err := m.KillTree(ctx); err != nil {
+			return fmt.Errorf("kill processes of the creation: %w", err)
+		}
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (r *Runtime) restoreContainer(ctx context.Context, b bundle, rec record) er
 		return nil
 	}
 	log, _ := readTail(filepath.Join(work, restoreLog))
-	return errors.Join(restoreError(ctx, log, err), r.undoCreate(b))
+	return errors.Join(restoreError(ctx, log, err), r.undoCreate(b, ctx.Err() != nil))
 }
 
 // restoreLog is the log of CRIU in workDir.
