@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
@@ -124,6 +125,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	utilruntime.ErrorHandlers = nil // of the streaming clients, which log each connection that fails
 	return m.Run()
 }
 
