@@ -4,6 +4,7 @@ package oci
 
 import (
 	"context"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -145,8 +146,24 @@ type Exit struct {
 	OOM bool
 	// OOMKills is the number of all such kills.
 	OOMKills uint64
+	// ForksRefused is how often the kernel refused the container a process or thread because of its limit; before Linux
+	// 6.11 also because of its pod's.
+	ForksRefused uint64
 	// Known is false if no exit status was recorded.
 	Known bool
+}
+
+// ReachedBefore says which limits the container had reached that did not end it, "" if none: after an error also that
+// of processes.
+func (x Exit) ReachedBefore() string {
+	switch {
+	case x.OOMKills > 0:
+		return fmt.Sprintf("the kernel had killed %d of its processes for lack of memory before", x.OOMKills)
+	case x.ForksRefused > 0 && x.Code != 0:
+		return fmt.Sprintf("the kernel had refused it %d processes or threads before: it had reached runtime.pids_limit, "+
+			"or its pod the kubelet's podPidsLimit", x.ForksRefused)
+	}
+	return ""
 }
 
 // ExecRequest is a command to run in a running container, whose output is collected (CRI ExecSync).

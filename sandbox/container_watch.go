@@ -134,7 +134,7 @@ func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt, oom
 	default:
 		s.Reason = reasonError
 	}
-	if s.Message == "" && s.Reason != reasonOOMKilled && x.OOMKills > 0 {
-		s.Message = fmt.Sprintf("the kernel had killed %d of its processes for lack of memory before", x.OOMKills)
+	if s.Message == "" && s.Reason != reasonOOMKilled {
+		s.Message = x.ReachedBefore()
 	}
 }

@@ -20,6 +20,8 @@ func TestOOMKilledIsOfTheEnd(t *testing.T) {
 		{oci.Exit{Known: true, OOM: true, OOMKills: 1}, reasonCompleted, true},
 		{oci.Exit{Known: true, Code: 143, OOMKills: 2}, reasonError, true},
 		{oci.Exit{Known: true, Code: 137}, reasonError, false},
+		{oci.Exit{Known: true, Code: 2, ForksRefused: 3}, reasonError, true},
+		{oci.Exit{Known: true, ForksRefused: 3}, reasonCompleted, false},
 	} {
 		var s record.ContainerStatus
 		describeExit(&s, c.exit, startAttempt{}, "why")

@@ -111,6 +111,17 @@ func TestOOMKills(t *testing.T) {
 	}
 }
 
+func TestForksRefused(t *testing.T) {
+	v1, v2 := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(v1, "pids.events"), "max 3\n")
+	write(t, filepath.Join(v2, "pids.events"), "max 2\nmax.imposed 1\n")
+	for want, d := range map[uint64]Dirs{3: {"pids": v1, unified: v2}, 2: {unified: v2}, 0: {"pids": "/no/such"}} {
+		if got := d.ForksRefused(); got != want {
+			t.Errorf("%v: ForksRefused = %d, want %d", d, got, want)
+		}
+	}
+}
+
 // TestJSON: drivers write both types to their records, which earlier and later versions of podd read.
 func TestJSON(t *testing.T) {
 	for want, v := range map[string]any{

@@ -22,6 +22,16 @@ func (d Dirs) OOMKills() (n uint64, ok bool) {
 	return 0, false
 }
 
+// ForksRefused returns how often a limit of processes refused the container one, 0 when the cgroup is gone.
+func (d Dirs) ForksRefused() uint64 {
+	dir, exists := d["pids"]
+	if !exists {
+		dir = d[unified]
+	}
+	n, _ := counter(filepath.Join(dir, "pids.events"), "max")
+	return n
+}
+
 // OOMBaseline holds the OOM kills in a pod's cgroup at the time when a container was created. systemd removes the
 // container's own cgroup with its counter once the last process is gone, sometimes before the monitor or podd have read
 // it. The pod's cgroup remains, and counts what happens below it.
@@ -72,14 +82,16 @@ func lostOOMs(dir string) (lost uint64, ok bool) {
 	return lost, true
 }
 
-// oomKills reads the counter of OOM kills from a file of "key value" lines.
-func oomKills(file string) (uint64, bool) {
+func oomKills(file string) (uint64, bool) { return counter(file, "oom_kill") }
+
+// counter reads a counter from a file of "key value" lines.
+func counter(file, key string) (uint64, bool) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0, false
 	}
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == "oom_kill" {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
 			n, err := strconv.ParseUint(f[1], 10, 64)
 			return n, err == nil
 		}

@@ -12,7 +12,7 @@ import (
 // hog is a command that the kernel kills for lack of memory in a container of 24 MiB.
 const hog = "dd if=/dev/zero of=/proc/self/fd/2 bs=64M count=1 2>/dev/null"
 
-// OOM tests which ends of a container are said to be for lack of memory, on handlers of the host's kernel.
+// OOM tests which ends of a container are said to be for lack of memory or processes, on handlers of the host's kernel.
 func OOM(t *testing.T, newHarness NewHarness) {
 	h := newHarness(t)
 	r, size := h.New(), int64(24<<20)
@@ -58,4 +58,12 @@ func OOM(t *testing.T, newHarness NewHarness) {
 	_, err = r.ExecSync(limit(t), oci.ExecRequest{ID: "probed", Process: process(h, "sh", "-c", "echo >/tmp/probed")})
 	must(t, "exec", err)
 	check("probed", 9, false, 1)
+
+	s := h.Spec("sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do sleep 9 & done")
+	s.Linux.Resources = &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(6))}}
+	create(t, r, oci.CreateRequest{ID: "forks", Spec: s})
+	must(t, "start", r.Start(limit(t), "forks"))
+	if exit, err := r.Wait(limit(t), "forks"); err != nil || exit.ForksRefused == 0 {
+		t.Errorf("forks beyond the limit: exit = %+v, %v, want a number of refused ones", exit, err)
+	}
 }

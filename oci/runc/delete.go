@@ -58,7 +58,7 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 		rec.Cgroups = r.rebuildRecord(b).Cgroups
 	}
 	exit := readExitFile(b)
-	r.describeOOMs(b, rec, &exit) // before its cgroup is gone
+	r.describeLimits(b, rec, &exit) // before its cgroup is gone
 	if err := rec.Cgroups.Kill(ctx); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	}
 	// Every process is gone. A runtime that still fails has damaged state, which is removed here.
 	status := readExitFile(b) // the monitor has exited since
-	status.OOM, status.OOMKills = exit.OOM, exit.OOMKills
+	status.OOM, status.OOMKills, status.ForksRefused = exit.OOM, exit.OOMKills, exit.ForksRefused
 	r.waiters.Deliver(b.ID(), status)
 	if err := r.removeState(b.ID()); err != nil {
 		return err

@@ -38,7 +38,7 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 				t.Helper()
 				write(t, bundleDir.File("exit"), strconv.Itoa(int(code)))
 				exit := oci.Exit{Code: code}
-				if describeOOMs(bundleDir, rec, &exit); exit.OOM != want {
+				if describeLimits(bundleDir, rec, &exit); exit.OOM != want {
 					t.Errorf("%s: OOM with exit code %d = %v, want %v", when, code, exit.OOM, want)
 				}
 			}

@@ -93,7 +93,7 @@ func (r *Runtime) queryState(ctx context.Context, id string) (oci.State, error) 
 // readExit returns the exit status of a container whose monitor and first process are gone.
 func (r *Runtime) readExit(b bundle, rec record) oci.Exit {
 	e := readExitFile(b)
-	r.describeOOMs(b, rec, &e)
+	r.describeLimits(b, rec, &e)
 	return e
 }
 

@@ -108,7 +108,9 @@ type exitRecord struct {
 	OOM  bool      `json:"oom,omitempty"`
 	// OOMKills is a number of processes.
 	OOMKills uint64 `json:"oomKills,omitempty"`
-	Known    bool   `json:"known"`
+	// ForksRefused is a number of forks.
+	ForksRefused uint64 `json:"forksRefused,omitempty"`
+	Known        bool   `json:"known"`
 }
 
 func (b bundle) saveExit(e oci.Exit) error { return driver.WriteRecord(b.exit(), exitRecord(e)) }

@@ -141,7 +141,7 @@ func (r *Runtime) deleteTask(ctx context.Context, b bundle, rec record) error {
 		err = errors.Join(errUnstarted, err)
 	}
 	if err == nil || created {
-		r.describeOOMs(b, rec, &exit)
+		r.describeLimits(b, rec, &exit)
 		r.waiters.Deliver(b.ID(), exit)
 	}
 	return err

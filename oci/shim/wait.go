@@ -50,7 +50,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 		exit = delivered
 	}
 	if !exit.OOM {
-		r.describeOOMs(b, rec, &exit)
+		r.describeLimits(b, rec, &exit)
 	}
 	_ = b.saveExit(exit) // the bundle may be on its way out; the caller keeps it, too
 	return exit, nil
@@ -167,10 +167,14 @@ func (r *Runtime) oomKills(b bundle, rec record) uint64 {
 // killedBySandbox is the code that gVisor's shim reports for a container whose sandbox was killed.
 const killedBySandbox = 128
 
-// describeOOMs fills in the out-of-memory kills of the container, and the code of SIGKILL if it died with its sandbox.
-func (r *Runtime) describeOOMs(b bundle, rec record, e *oci.Exit) {
+// describeLimits fills in the container's out-of-memory kills and refused forks, and the code of SIGKILL if it died
+// with its sandbox.
+func (r *Runtime) describeLimits(b bundle, rec record, e *oci.Exit) {
 	e.OOMKills = r.oomKills(b, rec)
 	e.OOM = e.OOMKills > b.ExcusedOOMs()
+	if r.cfg.HostKernel {
+		e.ForksRefused = cgroups.DirsAt(rec.Cgroup).ForksRefused()
+	}
 	if !r.cfg.HostKernel && e.Code == killedBySandbox && (e.OOM || !rec.Init.Alive()) {
 		e.Code = driver.KilledCode
 	}
