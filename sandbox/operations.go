@@ -8,17 +8,18 @@ import (
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-func newOperation(ctx context.Context, verb string, p *Pod) operation.Operation {
+// Operation returns an operation on p that was asked for by a request, see oci.Request.
+func (p *Pod) Operation(verb, request string) operation.Operation {
 	m := p.Config.GetMetadata()
 	return operation.Operation{
 		Verb: verb, Pod: p.ID, Name: m.GetNamespace() + "/" + m.GetName(), UID: m.GetUid(), Handler: p.Handler,
-		Request: oci.Request(ctx),
+		Request: request,
 	}
 }
 
 // onPod runs do as an operation on p.
 func (e *Engine) onPod(ctx context.Context, verb string, p *Pod, do func(ctx context.Context) error) error {
-	ctx, active := e.operations.Begin(ctx, newOperation(ctx, verb, p))
+	ctx, active := e.operations.Begin(ctx, p.Operation(verb, oci.Request(ctx)))
 	err := do(ctx)
 	p.history.Add(active.End(err))
 	return err
@@ -28,7 +29,7 @@ func (e *Engine) onPod(ctx context.Context, verb string, p *Pod, do func(ctx con
 func (e *Engine) onContainer(
 	ctx context.Context, verb string, c *Container, allow time.Duration, do func(ctx context.Context) error,
 ) error {
-	o := newOperation(ctx, verb, c.pod)
+	o := c.pod.Operation(verb, oci.Request(ctx))
 	o.Container, o.Name = c.ID, o.Name+"/"+c.Config.GetMetadata().GetName()
 	ctx, active := e.operations.Begin(ctx, o)
 	active.Allow(allow)

@@ -24,9 +24,9 @@ func newHistoryCommand(opts *settings.Flags) *cobra.Command {
 		ValidArgsFunction: completePod(opts),
 		Long: `Print the operations on pods and containers that have ended, the newest first: also those of pods that are
 gone, and of earlier runs of the daemon, which need not run now. POD is the beginning of the id of a pod or container,
-or part of NAMESPACE/NAME. REQUEST is the id of the CRI call, as in the log and in the names of cgroups of commands.
-podd keeps 10,000 operations or more. Of the commands in containers that callers wait for (ExecSync, probes) it keeps
-those that failed, one each second at most.`,
+or part of NAMESPACE/NAME. REQUEST is the id of the CRI call, as in the log and, with runtime.exec_cgroups, in the names
+of cgroups of commands. podd keeps 10,000 operations or more. Of the commands in containers that callers wait for
+(ExecSync, probes) it keeps those that failed, one each second at most.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.About = strings.Join(args, "")
 			l, err := opts.Load()

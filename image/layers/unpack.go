@@ -67,7 +67,8 @@ func (s *staged) unpackEntry(from *entries, h *tar.Header, files *tree, split *t
 	}
 	sum := crc64.New(tarsplit.CRCTable)
 	content, position := &counter{from: io.TeeReader(from.tar, sum)}, split.next
-	if isSparse(h) { // its data do not follow from the file
+	sparse := isSparse(h)
+	if sparse { // its data do not follow from the file
 		if err := split.file(h.Name, 0, nil); err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func (s *staged) unpackEntry(from *entries, h *tar.Header, files *tree, split *t
 	if !isWhiteout(h.Name) {
 		s.uids[uint32(h.Uid)], s.gids[uint32(h.Gid)] = struct{}{}, struct{}{}
 	}
-	if isSparse(h) {
+	if sparse {
 		return nil
 	}
 	return split.file(h.Name, content.n, sum.Sum(nil))

@@ -18,9 +18,8 @@ const maxUnpacks = 4
 // maxDownloads bounds the layers of one pull that are downloaded at the same time.
 const maxDownloads = 6
 
-// metadataShare: the headers and padding of the layers' tars may have MaxImageBytes divided by this on disk, where they
-// are not compressed. It is enough for maxImageFiles with the
-// default MaxImageBytes.
+// metadataShare: the headers, padding and sparse files of the layers' tars may have MaxImageBytes divided by this on
+// disk, where they are not compressed. It is enough for the headers of maxImageFiles with the default MaxImageBytes.
 const metadataShare = 4
 
 // addLayers stores the layers of an image side by side before it is copied: the copy then finds them in the store. It

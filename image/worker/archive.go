@@ -174,8 +174,7 @@ func (r *boundedReader) Read(p []byte) (int, error) {
 }
 
 func errTooLarge(most int64) error {
-	return fmt.Errorf("%w: the archive has more than %d bytes, uncompressed (max_image_bytes)",
-		errdefs.ErrResourceExhausted, most)
+	return fmt.Errorf("%w: more than %d bytes, uncompressed (max_image_bytes)", errdefs.ErrResourceExhausted, most)
 }
 
 // loadOCIArchive unpacks the layout in a tar and loads it. Files of a layout may be links to any file of the tar.

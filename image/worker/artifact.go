@@ -266,12 +266,8 @@ func packFile(ctx context.Context, to *tar.Writer, f artifactBlob) error {
 		return err
 	}
 	defer from.Close()
-	info, err := from.Stat()
-	if err != nil {
-		return err
-	}
 	const mode = 0o644
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: mode, Size: info.Size()}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: mode, Size: f.Size}
 	if err := to.WriteHeader(header); err != nil {
 		return err
 	}

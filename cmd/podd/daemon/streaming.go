@@ -71,13 +71,12 @@ func (s sessions) Ended(info streaming.SessionInfo, err error) {
 	if s.observe == nil {
 		return
 	}
-	o := operation.Operation{
-		Verb: sessionVerbs[info.Kind], Request: info.Request, Pod: info.Pod, Container: info.Container, Began: info.Started,
-	}
+	verb := sessionVerbs[info.Kind]
+	o := operation.Operation{Verb: verb, Request: info.Request, Pod: info.Pod}
 	if p, err := s.engine.Pod(info.Pod); err == nil { // else it is gone, and its names with it
-		m := p.Config.GetMetadata()
-		o.Name, o.UID, o.Handler = m.GetNamespace()+"/"+m.GetName(), m.GetUid(), p.Handler
+		o = p.Operation(verb, info.Request)
 	}
+	o.Container, o.Began = info.Container, info.Started
 	if c, err := s.engine.Container(info.Container); err == nil && info.Container != "" {
 		o.Name += "/" + c.Config.GetMetadata().GetName()
 	}
