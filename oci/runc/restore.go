@@ -42,7 +42,7 @@ func (b bundle) restoreBegan() bool { return driver.FileExists(b.restoring()) }
 // prepareRestore is Create for a container that CRIU restores. It checks the images, which podd has copied, and adapts
 // them to the pod.
 func (b bundle) prepareRestore(ctx context.Context, req oci.CreateRequest, rec record) error {
-	if err := criu.CheckPrivileges(req.Image, req.Spec); err != nil {
+	if err := errors.Join(criu.CheckPrivileges(req.Image, req.Spec), criu.CheckMounts(req.Spec)); err != nil {
 		return err
 	}
 	if path := namespacePath(req.Spec, specs.UTSNamespace); path != "" {

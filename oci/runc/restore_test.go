@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
@@ -44,6 +46,18 @@ func (d dumped) wantState(want oci.Status) {
 // TestRestore: a container is created without a process, and its start restores the one that was saved, once.
 func TestRestore(t *testing.T) {
 	d, req := dumpedOnce(t)
+	hostile := *req.Spec
+	hostile.Mounts = append(slices.Clone(req.Spec.Mounts),
+		specs.Mount{Destination: "/data", Source: t.TempDir(), Type: "bind", Options: []string{"bind"}})
+	link := filepath.Join(req.Spec.Root.Path, "data")
+	must(t, "link", os.Symlink("/x]:/etc", link))
+	misread := req
+	misread.Spec = &hostile
+	if _, err := d.r.Create(limit(t), misread); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("a mount at a path that CRIU misreads: Create = %v, want %v", err, errdefs.ErrPermissionDenied)
+	}
+	must(t, "delete", d.r.Delete(limit(t), d.id))
+	must(t, "remove link", os.Remove(link))
 	p, err := d.r.Create(limit(t), req)
 	if err != nil || p.Pid != 0 {
 		t.Fatalf("Create = %v, %v, want no process", p, err)
