@@ -41,7 +41,7 @@ func (r *Runtime) knownMethod() starter.Method {
 
 // readRunc lists the releases of runc whose source of start and delete has been read: the newest one of each minor
 // version stands for all patch releases up to it.
-func readRunc() []string { return []string{"1.1.15", "1.2.9", "1.3.6", "1.4.3", "1.5.2"} }
+func readRunc() []string { return []string{"1.1.15", "1.2.9", "1.3.7", "1.4.4", "1.5.3"} }
 
 // readCrun is the same for crun.
 func readCrun() []string {
