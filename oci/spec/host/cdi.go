@@ -29,7 +29,8 @@ func NewCDI(dirs []string) (*CDI, error) {
 	return &CDI{cache: cache, dirs: dirs}, nil
 }
 
-// Inject adds the devices to s, which is unchanged on error. ErrNotFound means that no specification has a device.
+// Inject adds the devices to s, each once: kubelets may name one several times, and its hooks must not run again. s is
+// unchanged on error. ErrNotFound means that no specification has a device.
 func (c *CDI) Inject(s *specs.Spec, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -39,7 +40,13 @@ func (c *CDI) Inject(s *specs.Spec, names []string) error {
 	}
 	// A specification that cannot be read affects only its own devices; the error below reports it if one is missing.
 	refreshed := c.cache.Refresh()
-	missing, err := c.cache.InjectDevices(s, names...)
+	var once []string
+	for _, n := range names {
+		if !slices.Contains(once, n) {
+			once = append(once, n)
+		}
+	}
+	missing, err := c.cache.InjectDevices(s, once...)
 	if len(missing) > 0 {
 		why := ""
 		if refreshed != nil {
@@ -54,7 +61,7 @@ func (c *CDI) Inject(s *specs.Spec, names []string) error {
 	return nil
 }
 
-// CDIDevices returns the devices that a container requests, each once: by the field CDI_devices, and by annotations
+// CDIDevices returns the devices that a container requests: by the field CDI_devices, and by annotations
 // "cdi.k8s.io/...", which CDI defines for device plugins of kubelets before 1.28.
 func CDIDevices(config *cri.ContainerConfig) ([]string, error) {
 	var names []string
@@ -65,10 +72,5 @@ func CDIDevices(config *cri.ContainerConfig) ([]string, error) {
 	if err != nil {
 		return nil, invalid("CDI annotations: %v", err)
 	}
-	for _, n := range annotated {
-		if !slices.Contains(names, n) {
-			names = append(names, n)
-		}
-	}
-	return names, nil
+	return append(names, annotated...), nil
 }

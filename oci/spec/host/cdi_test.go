@@ -14,7 +14,8 @@ import (
 
 const cdiSpec = `{"cdiVersion":"0.6.0","kind":"vendor.com/gpu","devices":[
 	{"name":"one","containerEdits":{"env":["GPU=one"],"deviceNodes":[
-		{"path":"/dev/gpu1","hostPath":"/dev/null","permissions":"rw"}]}}],
+		{"path":"/dev/gpu1","hostPath":"/dev/null","permissions":"rw"}],
+		"hooks":[{"hookName":"createRuntime","path":"/bin/true"}]}}],
 	"containerEdits":{"mounts":[{"hostPath":"/usr/lib/gpu","containerPath":"/usr/lib/gpu","options":["ro","bind"]}]}}`
 
 func TestCDI(t *testing.T) {
@@ -31,12 +32,12 @@ func TestCDI(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "broken.json"), "{")
 	write(t, filepath.Join(dir, "vendor.json"), cdiSpec) // found without a restart
-	if err := c.Inject(s, []string{"vendor.com/gpu=one"}); err != nil {
+	if err := c.Inject(s, []string{"vendor.com/gpu=one", "vendor.com/gpu=one"}); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Contains(s.Process.Env, "GPU=one") || len(s.Linux.Devices) != 1 || s.Linux.Devices[0].Major != 1 ||
-		len(s.Mounts) != 1 {
-		t.Errorf("spec after Inject = %+v, want the device, its mount and its variable", s)
+		len(s.Mounts) != 1 || len(s.Hooks.CreateRuntime) != 1 {
+		t.Errorf("spec after Inject = %+v, want the device, its mount, its variable and its hook, each once", s)
 	}
 	if len(s.Linux.Resources.Devices) != 1 || s.Linux.Resources.Devices[0].Access != "rw" {
 		t.Errorf("resources after Inject = %+v, want a rule for the device", s.Linux.Resources)
@@ -69,7 +70,8 @@ func TestCDIDevices(t *testing.T) {
 			"cdi.k8s.io/plugin": "vendor.com/gpu=two,vendor.com/gpu=one", "other": "vendor.com/gpu=x",
 		},
 	})
-	if want := []string{"vendor.com/gpu=one", "vendor.com/gpu=two"}; err != nil || !slices.Equal(got, want) {
+	if want := []string{"vendor.com/gpu=one", "vendor.com/gpu=two", "vendor.com/gpu=one"}; err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
 	_, err = CDIDevices(&cri.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/plugin": "no device"}})
