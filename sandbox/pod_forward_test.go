@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -70,6 +71,23 @@ func TestPortForwardToOwnKernel(t *testing.T) {
 	p.status.Store(&record.PodStatus{IPs: []string{"127.0.0.2", "127.0.0.3"}})
 	if _, err := dialPod(t.Context(), p, at.Port()); err == nil || !strings.Contains(err.Error(), "127.0.0.3") {
 		t.Errorf("dialPod without a server = %v, want an error with the addresses", err)
+	}
+}
+
+// TestPortForwardToNode: both addresses of localhost are tried, without the name, which a node may not know.
+func TestPortForwardToNode(t *testing.T) {
+	e := &Engine{}
+	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", at)
+		must(t, err)
+		port := netip.MustParseAddrPort(l.Addr().String()).Port()
+		conn, err := e.dial(t.Context(), &Pod{}, port)
+		must(t, err)
+		must(t, errors.Join(conn.Close(), l.Close()))
+		_, err = e.dial(t.Context(), &Pod{}, port)
+		if err == nil || !strings.Contains(err.Error(), "127.0.0.1:") || !strings.Contains(err.Error(), "[::1]:") {
+			t.Errorf("dial without a server = %v, want an error with both addresses", err)
+		}
 	}
 }
 

@@ -40,6 +40,10 @@ func InTurn(
 	return conn, err
 }
 
+// Localhost are the node's addresses for itself. Not every node has the name in /etc/hosts, and then a DNS server would
+// be asked for it.
+var Localhost = []string{"127.0.0.1", "::1"}
+
 // Any connects to the port at the first address that accepts. Each address gets its share of the time until ctx
 // ends.
 func Any(ctx context.Context, ips []string, port uint16) (net.Conn, error) {
