@@ -66,10 +66,16 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 
 // Options returns the options for grpc.NewServer: interceptors and message sizes.
 func (s *Server) Options() []grpc.ServerOption {
+	unary, stream := s.Interceptors()
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(budget.MaxRequest),
 		grpc.MaxSendMsgSize(maxMessage),
-		grpc.ChainUnaryInterceptor(s.interceptUnary),
-		grpc.ChainStreamInterceptor(s.interceptStream),
+		grpc.ChainUnaryInterceptor(unary),
+		grpc.ChainStreamInterceptor(stream),
 	}
+}
+
+// Interceptors returns what every call passes through, whatever carries it.
+func (s *Server) Interceptors() (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor) {
+	return s.interceptUnary, s.interceptStream
 }

@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/ocitest"
-	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/record"
+)
+
+const (
+	ready   = cri.PodSandboxState_SANDBOX_READY
+	running = cri.ContainerState_CONTAINER_RUNNING
+	exited  = cri.ContainerState_CONTAINER_EXITED
 )
 
 // kubelet is a model of the kubelet: it wants pods, has one worker for each, which acts on what podd lists, and forgets
@@ -53,6 +56,7 @@ func (w *world) newWish(i int) *wish {
 	}
 	p := &wish{name: name, restart: r.IntN(3) > 0, config: &cri.PodSandboxConfig{
 		Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
+		Labels:   map[string]string{"io.kubernetes.pod.uid": "uid-" + name},
 		Linux: &cri.LinuxPodSandboxConfig{
 			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: options},
 		},
@@ -104,8 +108,8 @@ func (k *kubelet) wantNothing() {
 func (k *kubelet) giveUp() {
 	config := clone(k.w.newWish(-1).config)
 	k.call(context.Background(), 20*time.Millisecond, "RunPodSandbox, given up",
-		func(ctx context.Context, e *sandbox.Engine) error {
-			_, err := e.RunPod(ctx, config, "")
+		func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+			_, err := podd.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
 			return err
 		})
 }
@@ -150,14 +154,14 @@ func (k *kubelet) run(ctx context.Context) {
 
 // call calls podd and returns false if it must be tried again later.
 func (k *kubelet) call(
-	ctx context.Context, timeout time.Duration, what string, f func(context.Context, *sandbox.Engine) error,
+	ctx context.Context, timeout time.Duration, what string, f func(context.Context, cri.RuntimeServiceClient) error,
 ) bool {
 	p := k.n.podd()
 	if !k.w.pause(ctx, "request "+k.w.rename(what), 0) || p == nil || p.isDead() {
 		return false
 	}
 	k.w.log("request: %s", what)
-	return p.client(timeout, k.w, what, func(ctx context.Context) error { return f(ctx, p.e) }) == nil
+	return p.client(timeout, k.w, what, func(ctx context.Context) error { return f(ctx, p.cri()) }) == nil
 }
 
 // work brings one pod to what is wanted until that is nothing, or ctx ends.
@@ -184,28 +188,49 @@ func (k *kubelet) work(ctx context.Context, p *wish) {
 	}
 }
 
+// pods lists pod sandboxes, oldest first.
+func (k *kubelet) pods(f *cri.PodSandboxFilter) (found []*cri.PodSandbox, ok bool) {
+	ok = k.list(func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+		r, err := podd.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: f})
+		found = r.GetItems()
+		return err
+	})
+	return found, ok
+}
+
+// containers lists containers, oldest first.
+func (k *kubelet) containers(f *cri.ContainerFilter) (found []*cri.Container) {
+	k.list(func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+		r, err := podd.ListContainers(ctx, &cri.ListContainersRequest{Filter: f})
+		found = r.GetContainers()
+		return err
+	})
+	return found
+}
+
+// list makes a call that podd answers from memory, and reports whether it did.
+func (k *kubelet) list(f func(context.Context, cri.RuntimeServiceClient) error) bool {
+	p, began := k.n.podd(), time.Now()
+	if p == nil || p.isDead() {
+		return false
+	}
+	err := f(p.conn, p.cri())
+	if took := time.Since(began); err != nil || took > 0 {
+		k.w.violated(ruleList, "after %v: %v", took, err)
+	}
+	return err == nil
+}
+
 // sandboxes returns the pod sandboxes of p, newest first.
-func (k *kubelet) sandboxes(p *wish) (found []*sandbox.Pod, ok bool) {
-	podd := k.n.podd()
-	if podd == nil {
-		return nil, false
-	}
-	for _, s := range podd.e.Pods() {
-		if s.Config.GetMetadata().GetName() == p.name {
-			found = append(found, s)
-		}
-	}
+func (k *kubelet) sandboxes(p *wish) (found []*cri.PodSandbox, ok bool) {
+	found, ok = k.pods(&cri.PodSandboxFilter{LabelSelector: p.config.GetLabels()})
 	slices.Reverse(found)
-	return found, true
+	return found, ok
 }
 
 // containersOf returns the containers of a pod sandbox that podd lists, oldest first.
-func (k *kubelet) containersOf(s *sandbox.Pod) []*sandbox.Container {
-	podd := k.n.podd()
-	if podd == nil {
-		return nil
-	}
-	return podd.e.ContainersOf(s)
+func (k *kubelet) containersOf(s *cri.PodSandbox) []*cri.Container {
+	return k.containers(&cri.ContainerFilter{PodSandboxId: s.GetId()})
 }
 
 // missing returns what is wanted and not there.
@@ -218,14 +243,14 @@ func (k *kubelet) missing() (names []string) {
 			continue
 		}
 		all, _ := k.sandboxes(p)
-		if len(all) == 0 || all[0].Status().State != record.PodReady {
+		if len(all) == 0 || all[0].GetState() != ready {
 			names = append(names, name)
 			continue
 		}
 		for _, config := range p.containers {
-			if !slices.ContainsFunc(k.containersOf(all[0]), func(c *sandbox.Container) bool {
-				return c.Config.GetMetadata().GetName() == config.GetMetadata().GetName() &&
-					containerRank(c.Status().State) >= containerRank(record.ContainerRunning)
+			if !slices.ContainsFunc(k.containersOf(all[0]), func(c *cri.Container) bool {
+				return c.GetMetadata().GetName() == config.GetMetadata().GetName() &&
+					(c.GetState() == running || c.GetState() == exited)
 			}) {
 				names = append(names, name+"/"+config.GetMetadata().GetName())
 			}
@@ -240,24 +265,24 @@ func (k *kubelet) sync(ctx context.Context, p *wish) bool {
 	if !ok {
 		return false
 	}
-	var ready *sandbox.Pod
+	var last *cri.PodSandbox // the one that is ready
 	attempt := uint32(0)
 	for _, s := range all {
-		if s.Status().State == record.PodReady && ready == nil {
-			ready = s
+		if s.GetState() == ready && last == nil {
+			last = s
 			continue
 		}
-		attempt = max(attempt, s.Config.GetMetadata().GetAttempt()+1)
+		attempt = max(attempt, s.GetMetadata().GetAttempt()+1)
 	}
 	stale := func() bool { // the kubelet acts on an old list
 		return k.w.isFaulty() && k.w.roll("stale "+p.name).IntN(8) == 0
 	}
-	if ready == nil && len(all) > 0 && stale() {
-		ready = all[0]
+	if last == nil && len(all) > 0 && stale() {
+		last = all[0]
 	}
-	if ready == nil {
+	if last == nil {
 		for _, s := range all { // what is left of the last one
-			if !k.stopPod(ctx, s.ID) {
+			if !k.stopPod(ctx, s.GetId()) {
 				return false
 			}
 		}
@@ -268,8 +293,9 @@ func (k *kubelet) sync(ctx context.Context, p *wish) bool {
 		config.Metadata.Attempt = attempt
 		var id string
 		what := fmt.Sprintf("RunPodSandbox %s.%d", p.name, attempt)
-		if !k.call(ctx, 2*k.timeout, what, func(ctx context.Context, e *sandbox.Engine) (err error) {
-			id, err = e.RunPod(ctx, config, "")
+		if !k.call(ctx, 2*k.timeout, what, func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+			r, err := podd.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+			id = r.GetPodSandboxId()
 			return err
 		}) {
 			return false
@@ -277,64 +303,69 @@ func (k *kubelet) sync(ctx context.Context, p *wish) bool {
 		k.w.truth.podAnswered(id, p.name, attempt)
 		return false // go on when it is listed
 	}
-	return k.syncContainers(ctx, p, ready)
+	return k.syncContainers(ctx, p, last)
 }
 
-func (k *kubelet) syncContainers(ctx context.Context, p *wish, s *sandbox.Pod) bool {
+func (k *kubelet) syncContainers(ctx context.Context, p *wish, s *cri.PodSandbox) bool {
 	ok := true
 	for _, config := range p.containers {
-		var last *sandbox.Container
+		var last *cri.Container
 		for _, c := range k.containersOf(s) {
-			if c.Config.GetMetadata().GetName() == config.GetMetadata().GetName() {
+			if c.GetMetadata().GetName() == config.GetMetadata().GetName() {
 				last = c
 			}
 		}
 		attempt := uint32(0)
 		if last != nil {
-			state := last.Status().State
-			if state == record.ContainerRunning {
-				k.probe(ctx, last.ID)
+			if last.GetState() == running {
+				k.probe(ctx, last.GetId())
 				continue
 			}
-			if state == record.ContainerExited && !p.restart {
+			if last.GetState() == exited && !p.restart {
 				continue
 			}
-			attempt = last.Config.GetMetadata().GetAttempt() + 1
+			attempt = last.GetMetadata().GetAttempt() + 1
 		}
-		ok = k.runContainer(ctx, s, config, attempt) && ok
+		config = clone(config)
+		config.Metadata.Attempt = attempt
+		ok = k.runContainer(ctx, &cri.CreateContainerRequest{
+			PodSandboxId: s.GetId(), Config: config, SandboxConfig: p.config,
+		}) && ok
 	}
 	return ok
 }
 
-func (k *kubelet) runContainer(ctx context.Context, s *sandbox.Pod, config *cri.ContainerConfig, attempt uint32) bool {
-	config = clone(config)
-	config.Metadata.Attempt = attempt
+func (k *kubelet) runContainer(ctx context.Context, create *cri.CreateContainerRequest) bool {
 	var id string
-	name := fmt.Sprintf("%s/%s.%d", s.ID, config.GetMetadata().GetName(), attempt)
-	if !k.call(ctx, k.timeout, "CreateContainer "+name, func(ctx context.Context, e *sandbox.Engine) (err error) {
-		id, err = e.CreateContainer(ctx, s.ID, config)
+	m := create.GetConfig().GetMetadata()
+	name := fmt.Sprintf("%s/%s.%d", create.GetPodSandboxId(), m.GetName(), m.GetAttempt())
+	if !k.call(ctx, k.timeout, "CreateContainer "+name, func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+		r, err := podd.CreateContainer(ctx, create)
+		id = r.GetContainerId()
 		return err
 	}) {
 		return false
 	}
-	k.w.truth.containerAnswered(id, s.ID)
-	return k.call(ctx, k.timeout, "StartContainer "+name, func(ctx context.Context, e *sandbox.Engine) error {
-		return e.StartContainer(ctx, id)
+	k.w.truth.containerAnswered(id)
+	return k.call(ctx, k.timeout, "StartContainer "+name, func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+		_, err := podd.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: id})
+		return err
 	})
 }
 
 // probe is a readiness probe.
 func (k *kubelet) probe(ctx context.Context, id string) {
-	k.call(ctx, 3*time.Second, "ExecSync in "+id, func(ctx context.Context, e *sandbox.Engine) error {
-		_, err := e.ExecSync(ctx, id, []string{"true"}, time.Second)
+	k.call(ctx, 3*time.Second, "ExecSync in "+id, func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+		_, err := podd.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 1})
 		return err
 	})
 }
 
 func (k *kubelet) stopPod(ctx context.Context, id string) bool {
 	k.w.truth.stopping(id)
-	if !k.call(ctx, k.timeout, "StopPodSandbox "+id, func(ctx context.Context, e *sandbox.Engine) error {
-		return ignoreGone(e.StopPod(ctx, id))
+	if !k.call(ctx, k.timeout, "StopPodSandbox "+id, func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+		_, err := podd.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
+		return err
 	}) {
 		return false
 	}
@@ -347,14 +378,15 @@ func (k *kubelet) end(ctx context.Context, p *wish) bool {
 	all, ok := k.sandboxes(p)
 	for _, s := range all {
 		for _, c := range k.containersOf(s) {
-			if c.Status().State != record.ContainerExited {
-				stop := func(ctx context.Context, e *sandbox.Engine) error {
-					return ignoreGone(e.StopContainer(ctx, c.ID, 2*time.Second))
+			if c.GetState() != exited {
+				stop := func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+					_, err := podd.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.GetId(), Timeout: 2})
+					return err
 				}
-				ok = k.call(ctx, k.timeout+2*time.Second, "StopContainer "+c.ID, stop) && ok
+				ok = k.call(ctx, k.timeout+2*time.Second, "StopContainer "+c.GetId(), stop) && ok
 			}
 		}
-		ok = k.stopPod(ctx, s.ID) && ok
+		ok = k.stopPod(ctx, s.GetId()) && ok
 	}
 	return ok
 }
@@ -362,59 +394,48 @@ func (k *kubelet) end(ctx context.Context, p *wish) bool {
 // housekeep collects dead containers and pods, until ctx ends.
 func (k *kubelet) housekeep(ctx context.Context) {
 	for k.w.pause(ctx, "housekeeping", 7*time.Second) {
-		podd := k.n.podd()
-		if podd == nil {
-			continue
-		}
-		for _, s := range podd.e.Pods() {
-			m := s.Config.GetMetadata()
+		all, _ := k.pods(nil)
+		for _, s := range all {
+			id := s.GetId()
 			k.mu.Lock()
-			over := k.wishes[m.GetName()] == nil
+			over := k.wishes[s.GetMetadata().GetName()] == nil
 			k.mu.Unlock()
-			if over || s.Status().State != record.PodReady && k.superseded(s) {
-				k.w.truth.removing(s.ID)
-				k.w.truth.stopping(s.ID)
-				if k.call(ctx, k.timeout, "RemovePodSandbox "+s.ID, func(ctx context.Context, e *sandbox.Engine) error {
-					return ignoreGone(e.RemovePod(ctx, s.ID))
+			if over || s.GetState() != ready && k.superseded(s) {
+				k.w.truth.removing(id)
+				k.w.truth.stopping(id)
+				if k.call(ctx, k.timeout, "RemovePodSandbox "+id, func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+					_, err := podd.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+					return err
 				}) {
-					k.w.truth.removed(s.ID)
+					k.w.truth.removed(id)
 				}
 				continue
 			}
-			k.removeDead(ctx, podd.e.ContainersOf(s))
+			k.removeDead(ctx, k.containersOf(s))
 		}
 	}
 }
 
 // superseded reports whether there is a newer pod sandbox of the same pod.
-func (k *kubelet) superseded(s *sandbox.Pod) bool {
-	podd := k.n.podd()
-	return podd != nil && slices.ContainsFunc(podd.e.Pods(), func(o *sandbox.Pod) bool {
-		return o.Config.GetMetadata().GetName() == s.Config.GetMetadata().GetName() && o.CreatedAt.After(s.CreatedAt)
-	})
+func (k *kubelet) superseded(s *cri.PodSandbox) bool {
+	all, _ := k.pods(&cri.PodSandboxFilter{LabelSelector: s.GetLabels()})
+	return slices.ContainsFunc(all, func(o *cri.PodSandbox) bool { return o.GetCreatedAt() > s.GetCreatedAt() })
 }
 
 // removeDead removes the exited containers of a pod but the last of each name.
-func (k *kubelet) removeDead(ctx context.Context, all []*sandbox.Container) {
+func (k *kubelet) removeDead(ctx context.Context, all []*cri.Container) {
 	for i, c := range all {
-		newer := slices.ContainsFunc(all[i+1:], func(o *sandbox.Container) bool {
-			return o.Config.GetMetadata().GetName() == c.Config.GetMetadata().GetName()
+		newer := slices.ContainsFunc(all[i+1:], func(o *cri.Container) bool {
+			return o.GetMetadata().GetName() == c.GetMetadata().GetName()
 		})
-		if state := c.Status().State; newer && (state == record.ContainerExited || state == record.ContainerCreated) {
-			k.w.truth.removing(c.ID)
-			if k.call(ctx, k.timeout, "RemoveContainer "+c.ID, func(ctx context.Context, e *sandbox.Engine) error {
-				return ignoreGone(e.RemoveContainer(ctx, c.ID))
+		if id := c.GetId(); newer && (c.GetState() == exited || c.GetState() == cri.ContainerState_CONTAINER_CREATED) {
+			k.w.truth.removing(id)
+			if k.call(ctx, k.timeout, "RemoveContainer "+id, func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+				_, err := podd.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
+				return err
 			}) {
-				k.w.truth.removed(c.ID)
+				k.w.truth.removed(id)
 			}
 		}
 	}
-}
-
-// ignoreGone: the kubelet takes what does not exist for stopped and removed.
-func ignoreGone(err error) error {
-	if err != nil && strings.HasSuffix(err.Error(), "not found") {
-		return nil
-	}
-	return err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/status"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
@@ -25,6 +26,7 @@ import (
 type podd struct {
 	*calls
 	e      *sandbox.Engine
+	link   *link
 	conn   context.Context
 	hangUp context.CancelFunc
 	// events is what a subscriber has got since the first list.
@@ -127,7 +129,8 @@ func (n *node) start(fuse int, slow bool) *podd {
 	p := &podd{calls: c, recovered: make(chan struct{})}
 	p.conn, p.hangUp = context.WithCancel(context.Background())
 	w.log("podd starts")
-	e, err := sandbox.New(w.node(), sandbox.DefaultConfig(), n.deps(p.calls))
+	deps := n.deps(p.calls)
+	e, err := sandbox.New(w.node(), sandbox.DefaultConfig(), deps)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -139,6 +142,7 @@ func (n *node) start(fuse int, slow bool) *podd {
 	if p.isDead() {
 		return p
 	}
+	p.link = newLink(w, p, deps)
 	p.events = subscribe(w, p)
 	go func() {
 		_ = e.WaitRecovered(p.conn)
@@ -263,9 +267,7 @@ func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx c
 		select {
 		case err = <-done: // cancel is called after the answer
 		default:
-			if err = context.Cause(ctx); p.conn.Err() != nil {
-				err = errDown
-			}
+			err = status.FromContextError(context.Cause(ctx)).Err()
 		}
 	}
 	if p.isDead() || p.conn.Err() != nil {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -34,6 +34,8 @@ const (
 	ruleSpoilt  = "sandbox: a pod that has lost a file that its containers need is not ready a minute later"
 	ruleRetry   = "CRI, RunPodSandbox: a retry with the same name gets the same id"
 	ruleRun     = "Kubernetes: once faults have ended, pods that are wanted run"
+	ruleList    = "PROMISES: lists are answered from memory, at once"
+	ruleCode    = "CRI: an error has a gRPC status, whose code says what is wrong; each call is reported once"
 	ruleEnd     = "PROMISES: a failure of any step leaves nothing behind"
 )
 
@@ -59,6 +61,7 @@ type truth struct {
 	mu sync.Mutex
 	// objects are by id.
 	objects map[string]*object
+	order   []string  // their ids, sorted
 	seen    *podd     // the podd of the last check, with the ranks that it listed then
 	since   time.Time // the first check of seen
 	ranks   map[string]int
@@ -91,7 +94,7 @@ func (w *truth) podAnswered(id, name string, attempt uint32) {
 	o.pod, o.known, o.key, o.rank = true, true, key, max(o.rank, rankReady)
 }
 
-func (w *truth) containerAnswered(id, pod string) {
+func (w *truth) containerAnswered(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.object(id).known = true
@@ -160,13 +163,13 @@ func (w *truth) check(p *podd) {
 	pods, containers := p.e.Pods(), p.e.Containers()
 	w.checkMachine(pods, recovered)
 	ranks := map[string]int{}
-	ready := map[string]string{}
+	seen := map[string]string{}
 	for _, s := range pods {
 		ranks[s.ID] = podRank(s.Status().State)
 		if s.Status().State == record.PodStopping && w.seen == p && w.ranks[s.ID] == rankReady {
 			ranks[s.ID] = rankReady // the event comes at the end of the stop
 		}
-		w.checkPod(s, recovered, ready)
+		w.checkPod(s, recovered, seen)
 	}
 	for _, c := range containers {
 		ranks[c.ID] = containerRank(c.Status().State)
@@ -174,8 +177,10 @@ func (w *truth) check(p *podd) {
 	}
 	if recovered && len(p.e.Troubles()) == 0 {
 		for _, id := range w.ids() {
-			if o := w.objects[id]; ranks[id] == 0 && o.known && !o.removing && !w.podRemoving(id) {
-				w.w.violated(ruleListed, "%s is not listed", id)
+			if o := w.objects[id]; ranks[id] == 0 && o.known && !o.removing {
+				if !w.podRemoving(id) {
+					w.w.violated(ruleListed, "%s is not listed", id)
+				}
 				o.removing = true // once
 			}
 		}
@@ -186,7 +191,12 @@ func (w *truth) check(p *podd) {
 	w.seen, w.ranks = p, ranks
 }
 
-func (w *truth) ids() []string { return w.w.sorted(w.objects) }
+func (w *truth) ids() []string {
+	if len(w.order) != len(w.objects) {
+		w.order = w.w.sorted(w.objects)
+	}
+	return w.order
+}
 
 // podRemoving reports whether the pod of a container is being removed.
 func (w *truth) podRemoving(id string) bool {
@@ -315,6 +325,13 @@ func (w *truth) wrongExit(c *sandbox.Container, o *object, status record.Contain
 	return ""
 }
 
+const (
+	created = cri.ContainerEventType_CONTAINER_CREATED_EVENT
+	started = cri.ContainerEventType_CONTAINER_STARTED_EVENT
+	stopped = cri.ContainerEventType_CONTAINER_STOPPED_EVENT
+	deleted = cri.ContainerEventType_CONTAINER_DELETED_EVENT
+)
+
 // checkEvents compares the lists of two checks with the events between them.
 func (w *truth) checkEvents(p *podd, now map[string]int) {
 	all := map[string]int{}
@@ -325,18 +342,18 @@ func (w *truth) checkEvents(p *podd, now map[string]int) {
 		if before == after {
 			continue
 		}
-		var want []lifecycle.EventType
+		var want []cri.ContainerEventType
 		switch o := w.objects[id]; {
 		case after == 0:
-			want = append(want, lifecycle.Deleted)
+			want = append(want, deleted)
 		case o.pod && before == 0 && after == rankReady:
-			want = append(want, lifecycle.Created, lifecycle.Started)
+			want = append(want, created, started)
 		case o.pod && before == rankReady && after == rankNotReady:
-			want = append(want, lifecycle.Stopped)
+			want = append(want, stopped)
 		case !o.pod && before > 0 && after == containerRank(record.ContainerRunning):
-			want = append(want, lifecycle.Started)
+			want = append(want, started)
 		case !o.pod && before > 0 && after == containerRank(record.ContainerExited):
-			want = append(want, lifecycle.Stopped)
+			want = append(want, stopped)
 		}
 		for _, t := range want {
 			if !p.events.has(id, t) {
@@ -371,8 +388,12 @@ func (w *world) sorted(m any) []string {
 	case map[string]*object:
 		keys = slices.Collect(maps.Keys(m))
 	}
+	names := map[string]string{}
+	for _, key := range keys {
+		names[key] = w.nameIn(key)
+	}
 	slices.SortFunc(keys, func(a, b string) int {
-		return cmp.Or(cmp.Compare(w.nameIn(a), w.nameIn(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(names[a], names[b]), cmp.Compare(a, b))
 	})
 	return keys
 }
@@ -381,28 +402,60 @@ func (w *world) sorted(m any) []string {
 type events struct {
 	w   *world
 	mu  sync.Mutex
-	got map[string][]lifecycle.EventType
+	got map[string][]cri.ContainerEventType
 }
 
 // subscribe subscribes to the events of p until it ends.
 func subscribe(w *world, p *podd) *events {
-	s := &events{w: w, got: map[string][]lifecycle.EventType{}}
+	s := &events{w: w, got: map[string][]cri.ContainerEventType{}}
+	stream, err := p.cri().GetContainerEvents(p.conn, &cri.GetEventsRequest{})
+	if err != nil {
+		w.t.Error(err)
+		return s
+	}
 	go func() {
-		_ = p.e.Events(p.conn, func(e sandbox.Event) error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if got := s.got[e.ID]; len(got) > 0 && got[len(got)-1] >= e.Type {
-				w.violated(ruleEvents, "event %v of %s after %v", e.Type, e.ID, got)
-			}
-			s.got[e.ID] = append(s.got[e.ID], e.Type)
-			w.log("event: %v of %s", e.Type, e.ID)
-			return nil
-		})
+		for e, err := stream.Recv(); err == nil; e, err = stream.Recv() {
+			s.note(e)
+		}
 	}()
 	return s
 }
 
-func (s *events) has(id string, t lifecycle.EventType) bool {
+// note compares an event with those before it, and with the statuses that it has.
+func (s *events) note(e *cri.ContainerEventResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, t := e.GetContainerId(), e.GetContainerEventType()
+	if got := s.got[id]; len(got) > 0 && got[len(got)-1] >= t {
+		s.w.violated(ruleEvents, "event %v of %s after %v", t, id, got)
+	}
+	s.got[id] = append(s.got[id], t)
+	if reason := contradiction(e); reason != "" {
+		s.w.violated(ruleEvents, "event %v of %s says that %s", t, id, reason)
+	}
+	s.w.log("event: %v of %s", t, id)
+}
+
+// contradiction says which status in an event cannot be after it.
+func contradiction(e *cri.ContainerEventResponse) string {
+	t, id, pod := e.GetContainerEventType(), e.GetContainerId(), e.GetPodSandboxStatus()
+	if id == pod.GetId() && t >= stopped && pod.GetState() == cri.PodSandboxState_SANDBOX_READY {
+		return "it is ready"
+	}
+	for _, c := range e.GetContainersStatuses() {
+		switch {
+		case c.GetId() != id:
+		case t == deleted:
+			return "it is there"
+		case t == started && c.GetState() < cri.ContainerState_CONTAINER_RUNNING,
+			t == stopped && c.GetState() != cri.ContainerState_CONTAINER_EXITED:
+			return fmt.Sprintf("it is %v", c.GetState())
+		}
+	}
+	return ""
+}
+
+func (s *events) has(id string, t cri.ContainerEventType) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.got[id], t)
