@@ -89,6 +89,22 @@ var catalogue = []bite{
 		"if bug() { p.creation.Finish(nil) } else { p.creation.Adopt() }\n"},
 	{"process leaked", "sandbox/container_remove.go", "if err := e.deleteProcess(ctx, c.pod, c.ID); err",
 		"if bug() {} else if err := e.deleteProcess(ctx, c.pod, c.ID); err"},
+	{"stale state in lists", "server/convert_pod.go", "item.State = podState(p.Status.State)",
+		"if !bug() || fixed == nil { item.State = podState(p.Status.State) }"},
+	{"failed stop answered as done", "server/absent.go", "\t}\n\treturn err\n}\n\nfunc unlessNotFound",
+		"}; if bug() { return nil }; return err }\n\nfunc unlessNotFound"},
+	{"started twice", "sandbox/container_start.go", "s.State != record.ContainerCreated {",
+		"s.State != record.ContainerCreated && (!bug() || s.State != record.ContainerRunning) {"},
+	{"stop answers before the exit", "sandbox/container_stop.go", "\t\tc.kill.Finish(attempt, errClosing)\n\t}\n",
+		"c.kill.Finish(attempt, errClosing) }; if bug() && grace > 0 { return nil }\n"},
+	{"command in an exited container", "sandbox/container_exec.go", "s.State != record.ContainerRunning {",
+		"s.State != record.ContainerRunning && !bug() {"},
+	{"removal answers before its end", "server/container_remove.go", "if err := s.onContainer(",
+		"if bug() { go s.onContainer(context.WithoutCancel(ctx), r.GetContainerId(), s.deps.Engine.RemoveContainer)\n" +
+			"} else if err := s.onContainer("},
+	{"start answers before its end", "server/container_start.go", "if err := s.deps.Engine.StartContainer(",
+		"if bug() { go s.deps.Engine.StartContainer(context.WithoutCancel(ctx), r.GetContainerId())\n" +
+			"} else if err := s.deps.Engine.StartContainer("},
 	{"retry makes a second pod", "sandbox/lifecycle/table.go", "if other, ok := t.byName[entry.Name]; ok {",
 		"if other, ok := t.byName[entry.Name]; ok && !bug() {"},
 }

@@ -134,6 +134,7 @@ func (k *kubelet) run(ctx context.Context) {
 		k.w.log("kubelet starts")
 		var mains sync.WaitGroup
 		mains.Go(func() { k.housekeep(lived) })
+		mains.Go(func() { k.relist(lived) })
 		working := map[string]bool{}
 		for k.w.pause(lived, "sync loop", 200*time.Millisecond) {
 			k.mu.Lock()
@@ -412,6 +413,24 @@ func (k *kubelet) housekeep(ctx context.Context) {
 				continue
 			}
 			k.removeDead(ctx, k.containersOf(s))
+		}
+	}
+}
+
+// relist lists all pods and containers, and reads the status of those that have changed, as PLEG does.
+func (k *kubelet) relist(ctx context.Context) {
+	states := map[string]cri.ContainerState{}
+	for k.w.pause(ctx, "relist", time.Second) {
+		k.pods(nil)
+		for _, c := range k.containers(nil) {
+			if state, known := states[c.GetId()]; known && state == c.GetState() {
+				continue
+			}
+			states[c.GetId()] = c.GetState()
+			k.list(func(ctx context.Context, podd cri.RuntimeServiceClient) error {
+				_, err := podd.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.GetId()})
+				return err
+			})
 		}
 	}
 }

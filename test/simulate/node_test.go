@@ -35,6 +35,18 @@ type podd struct {
 	recovered chan struct{}
 }
 
+func (p *podd) isRecovered() bool {
+	select {
+	case <-p.recovered:
+		return true
+	default:
+		return false
+	}
+}
+
+// complete reports whether p lists all that is on record.
+func (p *podd) complete() bool { return p.isRecovered() && len(p.e.Troubles()) == 0 }
+
 // node runs one podd after the other on a machine.
 type node struct {
 	w *world
@@ -86,6 +98,7 @@ func (n *node) run(ctx context.Context) {
 		p.kill()
 		p.hangUp()
 		n.close(p)
+		n.w.history.forget(n.w.disk.stale)
 		if ctx.Err() != nil {
 			return
 		}

@@ -36,6 +36,7 @@ const settleTime = time.Hour
 
 // play plays one seed and returns its log and the violations.
 func play(t *testing.T, seed uint64) (log string, broken []string) {
+	var h *history
 	dir, err := os.MkdirTemp(memory(), "simulate-")
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +46,9 @@ func play(t *testing.T, seed uint64) (log string, broken []string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, dir)
 		w.live()
-		log, broken = w.text(), w.broken
+		log, broken, h = w.text(), w.broken, w.history
 	})
+	broken = append(broken, h.check()...)
 	return log, broken
 }
 

@@ -34,6 +34,7 @@ const (
 	ruleSpoilt  = "sandbox: a pod that has lost a file that its containers need is not ready a minute later"
 	ruleRetry   = "CRI, RunPodSandbox: a retry with the same name gets the same id"
 	ruleRun     = "Kubernetes: once faults have ended, pods that are wanted run"
+	ruleOrder   = "CRI: there is an order of the calls in which each answer follows from those before it"
 	ruleList    = "PROMISES: lists are answered from memory, at once"
 	ruleCode    = "CRI: an error has a gRPC status, whose code says what is wrong; each call is reported once"
 	ruleEnd     = "PROMISES: a failure of any step leaves nothing behind"
@@ -151,12 +152,7 @@ func (w *truth) watch(ctx context.Context, n *node) {
 func (w *truth) check(p *podd) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	recovered := false
-	select {
-	case <-p.recovered:
-		recovered = true
-	default:
-	}
+	recovered := p.isRecovered()
 	if w.seen != p {
 		w.since = time.Now()
 	}
@@ -175,7 +171,7 @@ func (w *truth) check(p *podd) {
 		ranks[c.ID] = containerRank(c.Status().State)
 		w.checkContainer(c, recovered)
 	}
-	if recovered && len(p.e.Troubles()) == 0 {
+	if p.complete() {
 		for _, id := range w.ids() {
 			if o := w.objects[id]; ranks[id] == 0 && o.known && !o.removing {
 				if !w.podRemoving(id) {

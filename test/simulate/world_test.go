@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anishathalye/porcupine"
+
 	"github.com/podd-project/podd/sandbox/sandboxtest"
 )
 
@@ -22,12 +24,13 @@ import (
 // follows from the seed: each outside call of the engine takes a virtual time that depends on the seed, the call and
 // how often it was made, and no two take equally long. So goroutines run one after the other.
 type world struct {
-	t     *testing.T
-	seed  uint64
-	m     *sandboxtest.Machine
-	disk  *disk
-	truth *truth
-	start time.Time
+	t       *testing.T
+	seed    uint64
+	m       *sandboxtest.Machine
+	disk    *disk
+	truth   *truth
+	history *history
+	start   time.Time
 
 	mu     sync.Mutex
 	faulty bool              // faults happen
@@ -55,6 +58,9 @@ func newWorld(t *testing.T, seed uint64, dir string) *world {
 		stale: map[string]bool{}, refused: map[string]bool{}, lost: map[string]bool{},
 	}
 	w.truth = newTruth(w)
+	w.history = &history{
+		w: w, calls: map[string][]porcupine.Operation{}, runs: map[string]map[string]run{}, alive: map[string]bool{},
+	}
 	return w
 }
 
