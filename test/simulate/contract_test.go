@@ -207,5 +207,5 @@ func (m *member) common(verb string, removing bool) bool {
 
 // possible reports whether calls have an order, or none was found in time.
 func possible(calls []porcupine.Operation) bool {
-	return porcupine.CheckOperationsTimeout(model, calls, 10*time.Second) != porcupine.Illegal
+	return porcupine.CheckOperationsTimeout(model, calls, 2*time.Second) != porcupine.Illegal
 }

@@ -52,7 +52,7 @@ func (r records) enter(verb, path string, slow bool) error {
 	what := verb + " " + r.d.w.nameIn(path)
 	roll := r.d.w.roll(what)
 	if slow {
-		timer := time.NewTimer(r.c.takes(roll, r.d.w.isFaulty())%(30*time.Second) + jitter(roll))
+		timer := time.NewTimer(r.c.takes(roll, r.d.w.may("slow"))%(30*time.Second) + jitter(roll))
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -99,7 +99,7 @@ func (r records) Create(parent, name string, fill func(dir string) error) error 
 func (r records) Commit(path, final string) error {
 	dir := filepath.Dir(path)
 	roll := r.d.w.roll("commit " + r.d.w.nameIn(path))
-	timer := time.NewTimer(r.c.takes(roll, r.d.w.isFaulty())%(30*time.Second) + jitter(roll))
+	timer := time.NewTimer(r.c.takes(roll, r.d.w.may("slow"))%(30*time.Second) + jitter(roll))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -229,26 +229,18 @@ func (h *history) check() (broken []string) {
 	return broken
 }
 
-// describe prints calls, of requests only those on the same objects.
+// describe prints calls.
 func describe(calls []porcupine.Operation) string {
-	about := map[string]bool{}
-	for _, c := range calls {
-		f := c.Input.(fact)
-		about[f.id] = about[f.id] || !allows(f.verb)
-		for _, s := range f.seen {
-			about[s.id], about[s.pod] = true, true
-		}
-	}
 	var lines []string
 	for _, c := range calls {
 		f := c.Input.(fact)
-		if !about[f.id] && f.verb != sees {
+		if allows(f.verb) { // as a rule it is of no interest
 			continue
 		}
 		line := fmt.Sprintf("  %.6f to %.6f: podd %s %s", time.Duration(c.Call).Seconds(),
 			time.Duration(c.Return).Seconds(), f.verb, f.id)
 		for _, s := range f.seen {
-			line += fmt.Sprintf("%s: %d ", s.id, s.rank)
+			line += fmt.Sprintf("%s: rank %d, ", s.id, s.rank)
 		}
 		lines = append(lines, line)
 	}

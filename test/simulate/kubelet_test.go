@@ -79,7 +79,7 @@ func (k *kubelet) change(ctx context.Context) {
 		r := k.w.roll("change")
 		k.mu.Lock()
 		names := slices.DeleteFunc(k.namesLocked(), func(name string) bool { return k.wishes[name].deleted })
-		if len(names) < 2 || r.IntN(2) == 0 && len(names) < 5 {
+		if len(names) < min(2, *pods) || r.IntN(2) == 0 && len(names) < *pods {
 			p := k.w.newWish(i)
 			k.wishes[p.name] = p
 			k.w.log("wish: %s", p.name)
@@ -276,7 +276,7 @@ func (k *kubelet) sync(ctx context.Context, p *wish) bool {
 		attempt = max(attempt, s.GetMetadata().GetAttempt()+1)
 	}
 	stale := func() bool { // the kubelet acts on an old list
-		return k.w.isFaulty() && k.w.roll("stale "+p.name).IntN(8) == 0
+		return k.w.may("stale") && k.w.roll("stale "+p.name).IntN(8) == 0
 	}
 	if last == nil && len(all) > 0 && stale() {
 		last = all[0]

@@ -16,7 +16,6 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/imagetest"
-	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/server"
 )
 
@@ -38,14 +37,14 @@ type link struct {
 var _ grpc.ClientConnInterface = (*link)(nil)
 
 // newLink returns the link to a server on the engine of p.
-func newLink(w *world, p *podd, deps sandbox.Deps) *link {
+func newLink(w *world, p *podd) *link {
 	l := &link{
 		w: w, p: p, streams: map[string]grpc.StreamHandler{},
 		methods: map[string]func(context.Context, func(any) error) (any, error){},
 	}
 	s := server.New(server.Config{Version: "1.0.0"}, server.Deps{
 		Engine: server.Adapt(p.e), Images: images{fake: w.m.Images.Reopen()}, Space: func() error { return nil },
-		Observe: func(server.Call) { l.served.Add(1) }, Log: deps.Log,
+		Observe: func(server.Call) { l.served.Add(1) }, Log: p.deps.Log,
 	})
 	l.unary, l.stream = s.Interceptors()
 	s.Register(l)
@@ -70,7 +69,7 @@ func (l *link) RegisterService(d *grpc.ServiceDesc, srv any) {
 func (l *link) Invoke(ctx context.Context, method string, request, answer any, _ ...grpc.CallOption) error {
 	name := path.Base(method)
 	reads := strings.HasPrefix(name, "List") || strings.HasSuffix(name, "Status")
-	if !reads && l.w.isFaulty() && l.w.roll("twice "+name).IntN(20) == 0 {
+	if !reads && l.w.may("twice") && l.w.roll("twice "+name).IntN(20) == 0 {
 		l.w.log("twice: %s", name)
 		go func() {
 			ctx, cancel := context.WithTimeout(l.p.conn, time.Minute)

@@ -27,6 +27,7 @@ type podd struct {
 	*calls
 	e      *sandbox.Engine
 	link   *link
+	deps   sandbox.Deps
 	conn   context.Context
 	hangUp context.CancelFunc
 	// events is what a subscriber has got since the first list.
@@ -76,7 +77,7 @@ func (n *node) run(ctx context.Context) {
 		select {
 		case <-p.dead:
 		case <-stop.C:
-			if n.w.isFaulty() && r.IntN(2) == 0 {
+			if n.w.may("stop") && r.IntN(2) == 0 {
 				n.w.log("podd is stopped")
 				n.set(nil)
 				p.hangUp()
@@ -102,11 +103,11 @@ func (n *node) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if n.w.isFaulty() && r.IntN(4) == 0 {
+		if n.w.may("power") && r.IntN(4) == 0 {
 			n.powerLoss()
 		}
 		n.w.pause(ctx, "restart", time.Duration(r.IntN(20000))*time.Millisecond)
-		for n.w.isFaulty() && r.IntN(2) == 0 {
+		for n.w.may("exit") && r.IntN(2) == 0 {
 			n.w.accident(r)
 		}
 	}
@@ -147,7 +148,7 @@ func (n *node) start(fuse int, slow bool) *podd {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	p.e = e
+	p.e, p.deps = e, deps
 	if err := e.Recover(p.conn); err != nil {
 		w.t.Errorf("Recover = %v", err)
 	}
@@ -155,7 +156,7 @@ func (n *node) start(fuse int, slow bool) *podd {
 	if p.isDead() {
 		return p
 	}
-	p.link = newLink(w, p, deps)
+	p.link = newLink(w, p)
 	p.events = subscribe(w, p)
 	go func() {
 		_ = e.WaitRecovered(p.conn)
@@ -221,16 +222,32 @@ func (n *node) harm(ctx context.Context) {
 		if !w.pause(ctx, "harm again", time.Duration(r.IntN(20))*time.Second) || !w.isFaulty() {
 			return
 		}
-		switch r.IntN(12) {
-		case 0:
+		switch i := r.IntN(12); {
+		case i == 0 && w.may("disk"):
 			w.disk.setFault(syscall.ENOSPC)
-		case 1:
+		case i == 1 && w.may("disk"):
 			w.disk.setFault(syscall.EIO)
-		case 2, 3, 4, 5:
+		case i < 6:
 			w.disk.setFault(nil)
-		default:
+		case i == 6 && w.may("reload"):
+			n.reload(r)
+		case i > 6 && w.may("exit"):
 			w.accident(r)
 		}
+	}
+}
+
+// reload changes keys of the configuration that are read again while podd runs.
+func (n *node) reload(r *rand.Rand) {
+	p, cfg := n.podd(), sandbox.DefaultConfig()
+	if p == nil || p.isDead() {
+		return
+	}
+	cfg.CreateTimeout = time.Duration(5+r.IntN(300)) * time.Second
+	cfg.KillTimeout = time.Duration(1+r.IntN(60)) * time.Second
+	n.w.log("podd reloads: create_timeout %v, kill_timeout %v", cfg.CreateTimeout, cfg.KillTimeout)
+	if err := p.e.Reconfigure(cfg, p.deps.Runtimes); err != nil {
+		n.w.t.Errorf("Reconfigure = %v", err)
 	}
 }
 
@@ -259,9 +276,10 @@ var errDown = errors.New("podd does not answer")
 func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(p.conn, timeout+jitter(w.roll("timeout "+w.rename(what))))
 	done := make(chan error, 1)
+	back := jitter(w.roll("answer " + w.rename(what))) // not at the moment in which podd is killed
 	go func() {
 		defer cancel()
-		if r := w.roll("late " + w.rename(what)); w.isFaulty() && r.IntN(50) == 0 {
+		if r := w.roll("late " + w.rename(what)); w.may("late") && r.IntN(50) == 0 {
 			time.Sleep(time.Duration(r.IntN(60))*time.Second + jitter(r))
 			w.log("late: %s", what)
 		}
@@ -269,8 +287,10 @@ func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx c
 			return
 		}
 		err := f(ctx)
-		if ctx.Err() == nil {
+		select {
+		case <-time.After(back):
 			done <- err
+		case <-ctx.Done():
 		}
 	}()
 	var err error

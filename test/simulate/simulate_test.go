@@ -18,9 +18,12 @@ var (
 	seeds   = flag.Int("seeds", 20, "how many seeds are played")
 	first   = flag.Uint64("seed", 1, "the first seed; alone with -seeds=1")
 	verbose = flag.Bool("log", false, "print the log of each seed, with podd's")
-	bites   = flag.String("bites", "", "play with known bugs in podd: all, or the name of one")
+	bites   = flag.String("bites", "", "play with known bugs in podd: all, or names with commas")
 	stop    = flag.Bool("stop", false, "stop at the first seed that fails")
 	minutes = flag.Int("minutes", 15, "virtual minutes with faults")
+	pods    = flag.Int("pods", 5, "how many pods are wanted at most")
+	without = flag.String("without", "", "kinds of faults that do not happen, with commas: see shrink_test.go")
+	shrunk  = flag.Bool("shrink", false, "shrink the first seed")
 )
 
 // TestMain lets one goroutine run at a time: those that one event wakes run in the same order in each run.

@@ -157,6 +157,7 @@ func (w *truth) check(p *podd) {
 		w.since = time.Now()
 	}
 	pods, containers := p.e.Pods(), p.e.Containers()
+	p.events.log()
 	w.checkMachine(pods, recovered)
 	ranks := map[string]int{}
 	seen := map[string]string{}
@@ -399,6 +400,8 @@ type events struct {
 	w   *world
 	mu  sync.Mutex
 	got map[string][]cri.ContainerEventType
+	// fresh are lines for the log.
+	fresh []string
 }
 
 // subscribe subscribes to the events of p until it ends.
@@ -429,7 +432,18 @@ func (s *events) note(e *cri.ContainerEventResponse) {
 	if reason := contradiction(e); reason != "" {
 		s.w.violated(ruleEvents, "event %v of %s says that %s", t, id, reason)
 	}
-	s.w.log("event: %v of %s", t, id)
+	s.fresh = append(s.fresh, fmt.Sprintf("event: %v of %s", t, id))
+}
+
+// log logs the events since the last call. It is called when nothing else runs: an event of the moment in which podd is
+// killed may come or not.
+func (s *events) log() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range s.fresh {
+		s.w.log("%s", line)
+	}
+	s.fresh = nil
 }
 
 // contradiction says which status in an event cannot be after it.

@@ -80,6 +80,11 @@ func (w *world) isFaulty() bool {
 	return w.faulty
 }
 
+// may reports whether faults of that kind happen.
+func (w *world) may(kind string) bool {
+	return w.isFaulty() && (*without == "" || !slices.Contains(strings.Split(*without, ","), kind))
+}
+
 func (w *world) setFaulty(faulty bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,7 +209,7 @@ func (c *calls) isDead() bool {
 
 // burn kills podd in a call, if r says so, and ends the calls of a podd that was killed.
 func (c *calls) burn(r *rand.Rand, what string) {
-	if r.IntN(c.fuse) == 0 && c.w.isFaulty() && !c.isDead() {
+	if r.IntN(c.fuse) == 0 && c.w.may("kill") && !c.isDead() {
 		c.w.log("podd is killed in %s", what)
 		c.kill()
 	}
@@ -219,7 +224,7 @@ func (c *calls) before(ctx context.Context, verb, id string) error {
 		return nil
 	}
 	what := strings.TrimSpace(verb + " " + c.w.nameIn(id))
-	r, faulty := c.w.roll(what), c.w.isFaulty()
+	r, faulty := c.w.roll(what), c.w.may("fail")
 	if verb == "wait" { // it ends with the container, and is no step of a verb
 		if faulty && r.IntN(20) == 0 {
 			c.w.log("fails: %s", what)
@@ -227,7 +232,7 @@ func (c *calls) before(ctx context.Context, verb, id string) error {
 		}
 		return nil
 	}
-	took := c.takes(r, faulty)
+	took := c.takes(r, c.w.may("slow"))
 	if took > 2*time.Second {
 		c.w.log("slow: %s takes %v", what, took)
 	}
@@ -277,7 +282,7 @@ func (c *calls) after(ctx context.Context, verb, id string) error {
 	}
 	r := c.w.roll("after " + what)
 	c.burn(r, "the end of "+what)
-	if c.w.isFaulty() && r.IntN(60) == 0 {
+	if c.w.may("fail") && r.IntN(60) == 0 {
 		c.w.log("fails late: %s", what)
 		return errInjected
 	}
