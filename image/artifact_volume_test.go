@@ -179,7 +179,8 @@ func TestArtifactVolumes(t *testing.T) {
 	}
 }
 
-// TestHostileArtifactVolumes: no name leads out of the volume, no file is below another, and nothing is left of what is refused.
+// TestHostileArtifactVolumes: no name leads out of the volume, no file is below another, and nothing is left after a
+// refusal.
 func TestHostileArtifactVolumes(t *testing.T) {
 	t.Parallel()
 	named := func(names ...string) v1.Image {

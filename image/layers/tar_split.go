@@ -11,8 +11,9 @@ import (
 	tarsplit "github.com/vbatts/tar-split/tar/storage"
 )
 
-// tarSplit writes the metadata from which storage reassembles a layer's tar: its headers, padding and sparse files as they
-// are, and for each other file the name and the checksum. The library's own packer refuses a path that the tar has twice.
+// tarSplit writes the metadata from which storage reassembles a layer's tar: its headers, padding and sparse files as
+// they are, and for each other file the name and the checksum. The library's own packer refuses a path that the tar has
+// twice.
 type tarSplit struct {
 	disk *os.File
 	out  *bufio.Writer

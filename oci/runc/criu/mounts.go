@@ -9,10 +9,10 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// CheckMounts returns errdefs.ErrPermissionDenied if a link in the container's root filesystem gives a mount a path that
-// CRIU before 4.3.1 reads as the path of a directory of the node. A runtime tells CRIU each mount and device as
-// mnt[PATH]:SOURCE, where PATH is what the links lead to. Releases of runc and crun with the same check: CVE-2026-119101
-// and CVE-2026-115520.
+// CheckMounts returns errdefs.ErrPermissionDenied if a link in the container's root filesystem gives a mount a path
+// that CRIU before 4.3.1 reads as the path of a directory of the node. A runtime tells CRIU each mount and device as
+// mnt[PATH]:SOURCE, where PATH is the target of the links. Later runtimes check it too: CVE-2026-119101 (runc) and
+// CVE-2026-115520 (crun).
 func CheckMounts(s *specs.Spec) error {
 	var paths []string
 	for _, m := range s.Mounts {
