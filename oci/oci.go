@@ -146,22 +146,23 @@ type Exit struct {
 	OOM bool
 	// OOMKills is the number of all such kills.
 	OOMKills uint64
-	// ForksRefused is how often the kernel refused the container a process or thread because of its limit; before Linux
-	// 6.11 also because of its pod's.
+	// ForksRefused is how often a limit of processes refused the container a process or thread. It is 0 if the cgroup was
+	// gone before it was read, as systemd's often are.
 	ForksRefused uint64
 	// Known is false if no exit status was recorded.
 	Known bool
 }
 
-// ReachedBefore says which limits the container had reached that did not end it, "" if none: after an error also that
-// of processes.
+// ReachedBefore says which limits the container had reached that did not end it, "" if none. That of processes is a
+// reason to fail, but not of an exit by SIGKILL or SIGTERM.
 func (x Exit) ReachedBefore() string {
+	killed := x.Code == 128+int32(syscall.SIGKILL) || x.Code == 128+int32(syscall.SIGTERM)
 	switch {
 	case x.OOMKills > 0:
 		return fmt.Sprintf("the kernel had killed %d of its processes for lack of memory before", x.OOMKills)
-	case x.ForksRefused > 0 && x.Code != 0:
-		return fmt.Sprintf("the kernel had refused it %d processes or threads before: it had reached runtime.pids_limit, "+
-			"or its pod the kubelet's podPidsLimit", x.ForksRefused)
+	case x.ForksRefused > 0 && x.Code != 0 && !killed:
+		return fmt.Sprintf("the kernel had refused it a process or thread before (count: %d): a limit of processes was "+
+			"reached, such as runtime.pids_limit or the kubelet's podPidsLimit", x.ForksRefused)
 	}
 	return ""
 }

@@ -52,7 +52,7 @@ type containerRequest struct {
 func (e *Engine) startContainerCreation(ctx context.Context, p *Pod, r containerRequest) (_ *Container, err error) {
 	if s := p.Status(); s.State != record.PodReady || !p.gate.Enter() {
 		return nil, fmt.Errorf("%w: pod sandbox %s is %s: %s",
-			errdefs.ErrFailedPrecondition, p.ID, s.State, cmp.Or(s.Reason, "it was or is being stopped, run another one"))
+			errdefs.ErrFailedPrecondition, p.ID, s.State, cmp.Or(s.Reason, "it must be ready, and not being stopped"))
 	}
 	c, added, err := e.registerContainer(ctx, p, r)
 	if !added {

@@ -22,6 +22,7 @@ func TestOOMKilledIsOfTheEnd(t *testing.T) {
 		{oci.Exit{Known: true, Code: 137}, reasonError, false},
 		{oci.Exit{Known: true, Code: 2, ForksRefused: 3}, reasonError, true},
 		{oci.Exit{Known: true, ForksRefused: 3}, reasonCompleted, false},
+		{oci.Exit{Known: true, Code: 143, ForksRefused: 3}, reasonError, false},
 	} {
 		var s record.ContainerStatus
 		describeExit(&s, c.exit, startAttempt{}, "why")

@@ -44,7 +44,7 @@ func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error
 	default:
 		return e.deps.Network.Dial(ctx, p.ID, port)
 	}
-	conn, err := dial.Any(ctx, dial.Localhost, port)
+	conn, err := dial.Node(ctx, port)
 	if err != nil {
 		return nil, fmt.Errorf("dial port %d of the node: %w", port, err)
 	}

@@ -266,8 +266,12 @@ func packFile(ctx context.Context, to *tar.Writer, f artifactBlob) error {
 		return err
 	}
 	defer from.Close()
+	info, err := from.Stat() // the descriptor's size is a limit
+	if err != nil {
+		return err
+	}
 	const mode = 0o644
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: mode, Size: f.Size}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: mode, Size: info.Size()}
 	if err := to.WriteHeader(header); err != nil {
 		return err
 	}

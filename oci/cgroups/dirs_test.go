@@ -120,6 +120,10 @@ func TestForksRefused(t *testing.T) {
 			t.Errorf("%v: ForksRefused = %d, want %d", d, got, want)
 		}
 	}
+	t.Chdir(v1)
+	if got := (Dirs{}).ForksRefused(); got != 0 {
+		t.Errorf("ForksRefused without a cgroup = %d, want 0", got)
+	}
 }
 
 // TestJSON: drivers write both types to their records, which earlier and later versions of podd read.

@@ -1,6 +1,7 @@
 package cgroups
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,12 +24,10 @@ func (d Dirs) OOMKills() (n uint64, ok bool) {
 }
 
 // ForksRefused returns how often a limit of processes refused the container one, 0 when the cgroup is gone.
-func (d Dirs) ForksRefused() uint64 {
-	dir, exists := d["pids"]
-	if !exists {
-		dir = d[unified]
+func (d Dirs) ForksRefused() (n uint64) {
+	if dir := cmp.Or(d["pids"], d[unified]); dir != "" {
+		n, _ = counter(filepath.Join(dir, "pids.events"), "max")
 	}
-	n, _ := counter(filepath.Join(dir, "pids.events"), "max")
 	return n
 }
 

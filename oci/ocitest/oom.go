@@ -59,11 +59,11 @@ func OOM(t *testing.T, newHarness NewHarness) {
 	must(t, "exec", err)
 	check("probed", 9, false, 1)
 
-	s := h.Spec("sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do sleep 9 & done")
-	s.Linux.Resources = &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(6))}}
+	s := h.Spec("sh", "-c", "i=0; while [ $i -lt 90 ]; do sleep 9 & i=$((i+1)); done")
+	s.Linux.Resources = &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(40))}} // the runtime has threads
 	create(t, r, oci.CreateRequest{ID: "forks", Spec: s})
 	must(t, "start", r.Start(limit(t), "forks"))
-	if exit, err := r.Wait(limit(t), "forks"); err != nil || exit.ForksRefused == 0 {
-		t.Errorf("forks beyond the limit: exit = %+v, %v, want a number of refused ones", exit, err)
+	if exit, err := r.Wait(limit(t), "forks"); err != nil || exit.Code == 0 || exit.ForksRefused == 0 {
+		t.Errorf("forks beyond the limit: exit = %+v, %v, want an error and a number of refused ones", exit, err)
 	}
 }

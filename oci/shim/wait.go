@@ -173,7 +173,7 @@ func (r *Runtime) describeLimits(b bundle, rec record, e *oci.Exit) {
 	e.OOMKills = r.oomKills(b, rec)
 	e.OOM = e.OOMKills > b.ExcusedOOMs()
 	if r.cfg.HostKernel {
-		e.ForksRefused = cgroups.DirsAt(rec.Cgroup).ForksRefused()
+		e.ForksRefused = max(e.ForksRefused, cgroups.DirsAt(rec.Cgroup).ForksRefused())
 	}
 	if !r.cfg.HostKernel && e.Code == killedBySandbox && (e.OOM || !rec.Init.Alive()) {
 		e.Code = driver.KilledCode

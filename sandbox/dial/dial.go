@@ -40,9 +40,21 @@ func InTurn(
 	return conn, err
 }
 
-// Localhost are the node's addresses for itself. Not every node has the name in /etc/hosts, and then a DNS server would
-// be asked for it.
-var Localhost = []string{"127.0.0.1", "::1"}
+// Node connects to a port of the node itself, without the name localhost: not every node has it in /etc/hosts, and then
+// a DNS server would be asked.
+func Node(ctx context.Context, port uint16) (net.Conn, error) {
+	var errs []error
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(ip, strconv.Itoa(int(port))))
+		if err == nil {
+			return conn, nil
+		}
+		if errs = append(errs, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
 
 // Any connects to the port at the first address that accepts. Each address gets its share of the time until ctx
 // ends.

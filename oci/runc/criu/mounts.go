@@ -2,6 +2,9 @@ package criu
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -9,14 +12,22 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
+// runcDevices are the devices that runc adds to those of the config.json, and binds when it restores.
+var runcDevices = []string{"/dev/null", "/dev/random", "/dev/full", "/dev/tty", "/dev/zero", "/dev/urandom"}
+
 // CheckMounts returns errdefs.ErrPermissionDenied if a link in the container's root filesystem gives a mount a path
-// that CRIU before 4.3.1 reads as the path of a directory of the node. A runtime tells CRIU each mount and device as
-// mnt[PATH]:SOURCE, where PATH is the target of the links. Later runtimes check it too: CVE-2026-119101 (runc) and
-// CVE-2026-115520 (crun).
+// that CRIU before 4.3.1 reads as the path of a directory of the node (CVE-2026-119101 of runc). runc tells CRIU each
+// mount and device as mnt[PATH]:SOURCE, where PATH is the target of the links; of a cgroup mount on v1, each hierarchy.
 func CheckMounts(s *specs.Spec) error {
-	var paths []string
+	paths := slices.Clone(runcDevices)
+	hierarchies, _ := os.ReadDir("/sys/fs/cgroup") // without it there are none
 	for _, m := range s.Mounts {
 		paths = append(paths, m.Destination)
+		for _, h := range hierarchies {
+			if m.Type == "cgroup" {
+				paths = append(paths, filepath.Join(m.Destination, h.Name()))
+			}
+		}
 	}
 	if s.Linux != nil {
 		for _, d := range s.Linux.Devices {

@@ -29,8 +29,8 @@ func NewCDI(dirs []string) (*CDI, error) {
 	return &CDI{cache: cache, dirs: dirs}, nil
 }
 
-// Inject adds the devices to s, each once: kubelets may name one several times, and its hooks must not run again. s is
-// unchanged on error. ErrNotFound means that no specification has a device.
+// Inject adds the devices to s, each once in a call: kubelets may name one several times, and its hooks must not run
+// again. s is unchanged on error. ErrNotFound means that no specification has a device.
 func (c *CDI) Inject(s *specs.Spec, names []string) error {
 	if len(names) == 0 {
 		return nil
