@@ -7,9 +7,13 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 )
+
+// givenSubnets are those of the process's daemons: a bridge has its address only once there is a pod.
+var givenSubnets sync.Map
 
 // freeSubnets returns a private IPv4 subnet that no interface of the host is in, and an IPv6 one if the host has IPv6.
 // Each has addresses for more pods than a bridge has ports, 1,023.
@@ -24,7 +28,7 @@ func freeSubnets() (v4, v6 string, err error) {
 		if err != nil {
 			return "", "", err
 		}
-		if taken(subnet, addrs) {
+		if _, given := givenSubnets.LoadOrStore(subnet.String(), true); given || taken(subnet, addrs) {
 			continue
 		}
 		off, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")

@@ -38,7 +38,7 @@ func TestDaemonAway(t *testing.T) {
 	wait := "while [ ! -e /dev/shm/go ]; do sleep 0.05; done; "
 	exits, _ := k.runIn(pod, podCfg, []string{"sh", "-c", wait + "exit 7"})
 	greedy, _ := k.runIn(pod, podCfg, []string{"sh", "-c", wait + "exec tail /dev/zero"}, func(c *cri.ContainerConfig) {
-		c.Linux.Resources.MemoryLimitInBytes, c.Linux.Resources.MemorySwapLimitInBytes = 32<<20, 32<<20
+		c.Linux.Resources.MemoryLimitInBytes, c.Linux.Resources.MemorySwapLimitInBytes = 64<<20, 64<<20
 	})
 
 	r := &rotation{k: k, container: writer, path: filepath.Join(logCfg.LogDirectory, cfg.LogPath)}

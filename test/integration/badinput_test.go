@@ -452,9 +452,12 @@ func TestBadNetwork(t *testing.T) {
 			c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
 		})
 	})
+	// The real plugins may need longer.
+	k.ok("remove the timeouts", os.Remove(k.Path("podd.toml.d", "50-test.toml")))
+	k.ok("remove the conf list", os.Remove(conf))
+	k.ok("restart", k.Restart(k.ctx(), k.Stop))
 	t.Run("and then it works again", func(t *testing.T) {
 		k := k.sub(t)
-		k.ok("remove the conf list", os.Remove(conf))
 		k.eventually("RunPodSandbox succeeds", func() bool {
 			_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: k.podConfig()})
 			return err == nil

@@ -114,7 +114,7 @@ func containerEnds(k *kubelet) {
 		{"with a status", []string{"sh", "-c", "exit 42"}, 0, 42, "Error", ""},
 		{"by its own signal", []string{"sh", "-c", "sh -c 'kill -SEGV $$'; exit $?"}, 0, 139, "Error", ""},
 		{"by seccomp's signal", []string{"sh", "-c", "sh -c 'kill -SYS $$'; exit $?"}, 0, 159, "Error", "seccomp"},
-		{"for memory", []string{"sh", "-c", "x=x; while true; do x=$x$x$x$x; done"}, 32 << 20, 137, "OOMKilled",
+		{"for memory", []string{"sh", "-c", "x=x; while true; do x=$x$x$x$x; done"}, 64 << 20, 137, "OOMKilled",
 			`killed process "sh": the container reached its memory limit`},
 	} {
 		id, _ := k.runIn(pod, podCfg, c.command,

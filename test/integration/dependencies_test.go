@@ -216,7 +216,8 @@ func (k *kubelet) deadVolume() *stuck {
 func (k *kubelet) trickle() *stuck {
 	const image = "registry.k8s.io/trickle/podd/layered:latest"
 	call := func() error { _, err := k.tryPull(image, nil); return err }
-	return &stuck{name: "registry", call: call, words: []string{"RegistryUnavailable", "too little"}, within: stuckFor,
+	return &stuck{name: "registry", call: call, words: []string{"RegistryUnavailable", "too little"},
+		within:  2 * stuckFor, // a mirror is asked first
 		release: func() error { k.registry.Release(); return nil }, again: call}
 }
 

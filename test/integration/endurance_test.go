@@ -147,6 +147,9 @@ func (k *kubelet) cgroups() (found []string) {
 		k.ok("cgroups", err)
 		for _, dir := range dirs {
 			k.ok("cgroups", filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil // podd has removed it since
+				}
 				if d != nil && d.IsDir() {
 					found = append(found, path)
 				}

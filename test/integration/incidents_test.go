@@ -44,7 +44,7 @@ func TestIncidents(t *testing.T) {
 		{"container is killed for its memory", func(k *kubelet) {
 			pod, cfg := k.pod()
 			id, _ := k.runIn(pod, cfg, []string{"sh", "-c", "x=x; while true; do x=$x$x$x$x; done"},
-				func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = 32 << 20 })
+				func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = 64 << 20 })
 			k.exited(id)
 			k.answers("exited: OOMKilled, exit code 137", "status", pod)
 			r, err := k.Runtime.Status(k.ctx(), &cri.StatusRequest{Verbose: true})

@@ -352,10 +352,13 @@ func streamForward(k *kubelet) {
 // no more descriptors and goroutines than after the first 30.
 func streamMany(k *kubelet, sessions int) {
 	pod, id := k.echoPod()
+	forwards := make(chan struct{}, 3) // as in streamForward
 	kinds := []func(i int) error{
 		func(i int) error { return k.execCycle(i, id) },
 		func(i int) error { return k.attachCycle(i, id) },
 		func(i int) error {
+			forwards <- struct{}{}
+			defer func() { <-forwards }()
 			return k.forward(i, pod, func(address string) error { return checkEcho(address, fmt.Sprint("hello ", i)) })
 		},
 	}
@@ -381,7 +384,13 @@ func streamMany(k *kubelet, sessions int) {
 	run(30)
 	before := k.usageAtRest()
 	run(sessions)
-	now := k.usageAtRest()
+	var now daemonUsage
+	for range 5 { // a session may take 10 s to end
+		if now = k.usageAtRest(); now.files <= before.files && now.goroutines <= before.goroutines {
+			break
+		}
+		time.Sleep(2 * time.Second)
+	}
 	if now.files > before.files || now.goroutines > before.goroutines {
 		k.Errorf("daemon has %d descriptors and %d goroutines, want at most %d and %d, as before:\n%s", now.files,
 			now.goroutines, before.files, before.goroutines, now.dump)

@@ -134,6 +134,12 @@ func (s Snapshot) Wait(ctx context.Context, o Options) ([]string, error) {
 	return lines(list), err
 }
 
+// WaitExcept is Wait without the differences that are expected.
+func (s Snapshot) WaitExcept(ctx context.Context, o Options, expected func(Difference) bool) ([]string, error) {
+	list, err := s.wait(ctx, o, func(d Difference) bool { return !expected(d) })
+	return lines(slices.DeleteFunc(list, expected)), err
+}
+
 // WaitForOurs compares until no difference is podd's or the time is up. It returns the last comparison: the differences
 // that are podd's, by name, and the others.
 func (s Snapshot) WaitForOurs(ctx context.Context, o Options) (ours, others []string, err error) {
