@@ -8,8 +8,9 @@ set -eu
 #   run     conmon crun iptables            the monitor, a second OCI runtime, used by CNI plugins portmap and bridge
 #   build   gcc libc6-dev pkg-config libseccomp-dev git     runc needs cgo and libseccomp; pause is a static C program
 #   test    busybox-static iproute2 procps jq               network probes, demo output
+#           e2fsprogs xfsprogs                              disks with quotas
 packages='conmon crun iptables gcc libc6-dev pkg-config libseccomp-dev git
-	busybox-static iproute2 procps jq util-linux ca-certificates'
+	busybox-static iproute2 procps jq e2fsprogs xfsprogs util-linux ca-certificates'
 [ $# = 0 ] || packages=$*
 
 missing=

@@ -15,7 +15,8 @@ import (
 // crash, is deleted first. With id mappings the layers are mounted with shifted ids; nothing is copied.
 //
 // Errors: errdefs.ErrNotFound for an unknown image; errdefs.ErrFailedPrecondition if the kernel or the filesystem
-// cannot shift ids, or a parent directory is not searchable in the user namespace.
+// cannot shift ids, a parent directory is not searchable in the user namespace, or there are no project quotas for
+// Config.MaxWritableBytes.
 func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
 	if e, err := s.find(r.ImageID); err == nil && e.Config.Labels[worker.ArtifactLabel] != "" {
 		return "", fmt.Errorf("image %s is an artifact, not a container image: it can only be a volume: %w", r.ImageID,
@@ -23,6 +24,7 @@ func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
 	}
 	path, err := s.mount(ctx, r.ImageID, rootfs.Request{
 		Container: r.ContainerID, Name: rootfs.Root, Label: r.MountLabel, UIDs: r.UIDs, GIDs: r.GIDs, Writable: true,
+		MaxBytes: s.cfg().MaxWritableBytes,
 	})
 	if err != nil {
 		return "", fmt.Errorf("root filesystem of container %s: %w", r.ContainerID, err)

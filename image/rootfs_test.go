@@ -55,6 +55,31 @@ func TestVolumeIsReadOnly(t *testing.T) {
 	}
 }
 
+// TestNoQuota: on a filesystem without project quotas no writable layer is made, and nothing is left of it.
+// rootfs.TestQuota uses one that has them.
+func TestNoQuota(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	cfg := config(t, reg.host)
+	cfg.MaxWritableBytes = 1
+	if image.QuotaCheck(cfg.Config)(t.TempDir()) == nil {
+		t.Skip("the filesystem of the temporary directory has project quotas")
+	}
+	s := open(t, cfg)
+	img := pull(t, s, reg.host+"/app:v1")
+	_, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: img.ID})
+	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "image.max_writable_bytes") {
+		t.Errorf("Rootfs = %v, want a failed precondition that names the key", err)
+	}
+	if left, err := s.ContainersWithMounts(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	volume := image.VolumeRequest{ContainerID: "c", ImageID: img.ID}
+	if _, err := s.Volume(t.Context(), volume); err != nil {
+		t.Errorf("a volume, which needs none: %v", err)
+	}
+}
+
 func TestImageWithoutLayers(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "empty:v1", craft(t, nil))

@@ -73,6 +73,11 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 		s.log.Warn("the kernel has no Landlock: processes of pulls, which parse what registries send, can read and " +
 			"change files of the node")
 	}
+	if check := QuotaCheck(cfg); check != nil {
+		if err := check(layout.Root); err != nil {
+			s.log.WithError(err).Warn("no container can be created")
+		}
+	}
 	s.usage = newUsage(s)
 	s.ballast = &ballast{layout: layout, log: s.log}
 	s.lazy = lazy.New(func() string { return s.cfg().AdditionalLayerStore }, s.log)
@@ -86,6 +91,15 @@ func New(cfg Config, node Node, log logrus.FieldLogger) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// QuotaCheck returns a function that returns why the filesystem of a directory lacks the quotas that the configuration
+// needs; nil if it needs none.
+func QuotaCheck(cfg Config) func(dir string) error {
+	if cfg.MaxWritableBytes == 0 {
+		return nil
+	}
+	return rootfs.CheckQuota
 }
 
 // cfg returns the present configuration.

@@ -44,6 +44,8 @@ type Config struct {
 	PullGrace time.Duration `toml:"pull_grace" comment:"How long a pull continues after its last caller has gone. A restarted kubelet joins it."`
 	// MaxImageBytes bounds the layers of an image, unpacked, in bytes of content.
 	MaxImageBytes int64 `toml:"max_image_bytes" comment:"Largest image, unpacked, in bytes, and largest archive of images, uncompressed. A pull or load of a larger one fails."`
+	// MaxWritableBytes bounds the writable layer of a container; 0: not.
+	MaxWritableBytes int64 `toml:"max_writable_bytes" comment:"Most bytes that a container may write to its root filesystem, in at most one file for each 4 KiB of it, or 1,000. A write above it fails with EDQUOT, on XFS with ENOSPC. The directory root must be on ext4 or XFS with project quotas (mount option prjquota), and Linux 5.14; otherwise no container is created. Processes outside of user namespaces can evade it, by changing the project of their files. 0: no limit, the kubelet evicts pods."`
 	// PullMemory bounds the memory of the process that does a pull, in bytes.
 	PullMemory int64 `toml:"pull_memory" comment:"Most memory of the process that a pull runs in, in bytes. A pull that needs more fails. An image compressed with zstd --long needs 128 MiB for each layer in download."`
 }
@@ -97,6 +99,9 @@ func (c Config) validateNumbers(problem func(key string, err error)) {
 	}
 	if c.MaxImageBytes < 1 {
 		problem("max_image_bytes", fmt.Errorf("%d is less than 1", c.MaxImageBytes))
+	}
+	if c.MaxWritableBytes < 0 {
+		problem("max_writable_bytes", fmt.Errorf("%d is negative", c.MaxWritableBytes))
 	}
 	if c.PullMemory < minPullMemory {
 		problem("pull_memory", fmt.Errorf("%d is less than %d", c.PullMemory, minPullMemory))

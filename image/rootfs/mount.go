@@ -24,6 +24,9 @@ type Request struct {
 	// Layers are the directories of the image's layers, top first.
 	Layers   []string
 	Writable bool
+	// MaxBytes bounds what is written to a writable filesystem; 0: no limit. A write above it fails with EDQUOT
+	// or, on XFS, ENOSPC.
+	MaxBytes int64
 	// Label is the SELinux label of the mount, empty for none.
 	Label string
 	// UIDs and GIDs are the mappings of the pod's user namespace, empty for none.
@@ -36,7 +39,8 @@ type Request struct {
 // is deleted first. It takes no lock of storage, so a running pull does not delay it.
 //
 // Errors: errdefs.ErrNotFound for an image that is being removed; errdefs.ErrFailedPrecondition if the kernel or the
-// filesystem cannot shift ids, or a parent directory is not searchable in the user namespace.
+// filesystem cannot shift ids, a parent directory is not searchable in the user namespace, or there are no quotas for
+// MaxBytes.
 func (m *Mounts) Make(ctx context.Context, r Request) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -90,6 +94,9 @@ func (m *Mounts) discard(r Request) error {
 	if err := unmountParts(dir); err != nil {
 		return err
 	}
+	if err := m.unbound(dir); err != nil {
+		return err
+	}
 	return removeTree(dir)
 }
 
@@ -109,7 +116,13 @@ func (m *Mounts) build(r Request) error {
 	if err := makePrivateDir(dir, ids); err != nil {
 		return err
 	}
-	if err := writeRecord(dir, record{Image: r.Image}); err != nil {
+	rec := record{Image: r.Image}
+	if r.MaxBytes > 0 {
+		if rec.Project, err = m.quota.newProject(); err != nil {
+			return err
+		}
+	}
+	if err := writeRecord(dir, rec); err != nil {
 		return err
 	}
 	o := Overlay{
@@ -119,10 +132,25 @@ func (m *Mounts) build(r Request) error {
 	if err := o.makeDirs(); err != nil {
 		return err
 	}
+	if rec.Project != 0 {
+		if err := m.bound(dir, rec.Project, r.MaxBytes); err != nil {
+			return err
+		}
+	}
 	if r.Mount != nil {
 		return r.Mount(o)
 	}
 	return o.Mount()
+}
+
+// bound limits the files of a writable filesystem.
+func (m *Mounts) bound(dir string, project uint32, bytes int64) error {
+	for _, name := range []string{upperName, workName} {
+		if err := setProject(filepath.Join(dir, name), project); err != nil {
+			return err
+		}
+	}
+	return m.quota.limit(project, bytes)
 }
 
 // makeContainerDir makes a container's directory; it exists if this is not the container's first filesystem.
@@ -148,6 +176,18 @@ func makePrivateDir(dir string, ids *idMap) error {
 		return err
 	}
 	return os.Chmod(dir, 0o710)
+}
+
+// unbound removes the limit of a filesystem that is to be deleted: the kernel keeps limits without files.
+func (m *Mounts) unbound(dir string) error {
+	r, err := readRecord(dir)
+	if err != nil || r.Project == 0 { // without a record there is no limit
+		return nil
+	}
+	if err := m.quota.limit(r.Project, 0); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	return nil // or quotas were turned off
 }
 
 func writeRecord(dir string, r record) error {

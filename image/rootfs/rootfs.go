@@ -55,17 +55,26 @@ type Mounts struct {
 	log       logrus.FieldLogger
 	stored    func(image string) bool
 	writable  *writable
+	quota     quota
 	oldKernel atomic.Bool // mount overlays with mount(2) only
 }
 
 // New returns the filesystems below dir, a directory below root, the store's. Stored reports whether an image may be
 // used: it is called after the image's user was recorded, which keeps the image from being removed.
 func New(root, dir string, stored func(image string) bool, log logrus.FieldLogger) *Mounts {
-	m := &Mounts{Users: newUsers(), dir: dir, log: log, stored: stored}
-	m.writable = newWritable(root, m.Containers, func(ctx context.Context, container string) Size {
-		return Measure(ctx, m.UpperDir(container), log)
-	})
+	m := &Mounts{Users: newUsers(), dir: dir, log: log, stored: stored, quota: quota{dir: dir}}
+	m.writable = newWritable(root, m.Containers, m.measure)
 	return m
+}
+
+// measure returns the size of a container's writable layer. The kernel keeps it for a layer with a quota.
+func (m *Mounts) measure(ctx context.Context, container string) Size {
+	if r, err := readRecord(filepath.Join(m.containerDir(container), Root)); err == nil && r.Project != 0 {
+		if u, err := m.quota.usage(r.Project); err == nil && u.Inodes > 0 {
+			return Size{Bytes: u.Space, Inodes: u.Inodes}
+		}
+	}
+	return Measure(ctx, m.UpperDir(container), m.log)
 }
 
 // Run measures writable layers until ctx ends.
@@ -111,7 +120,7 @@ func (m *Mounts) UpperDir(container string) string {
 // deletion that a crash interrupted is finished at the next start.
 func (m *Mounts) release(container string) error {
 	dir := m.containerDir(container)
-	if err := unmountAll(dir); err != nil {
+	if err := m.detach(dir); err != nil {
 		return err
 	}
 	trash := filepath.Join(m.dir, trashPrefix+container)
@@ -128,8 +137,8 @@ func (m *Mounts) release(container string) error {
 // trashPrefix marks directories that are being deleted; no container id begins with a dot.
 const trashPrefix = ".del-"
 
-// unmountAll unmounts every filesystem in a container's directory.
-func unmountAll(dir string) error {
+// detach unmounts every filesystem in a container's directory, and removes their limits.
+func (m *Mounts) detach(dir string) error {
 	parts, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -138,7 +147,8 @@ func unmountAll(dir string) error {
 		return err
 	}
 	for _, p := range parts {
-		if err := unmountParts(filepath.Join(dir, p.Name())); err != nil {
+		part := filepath.Join(dir, p.Name())
+		if err := errors.Join(unmountParts(part), m.unbound(part)); err != nil {
 			return err
 		}
 	}
@@ -176,7 +186,7 @@ func (m *Mounts) Recover() error {
 	for _, d := range dirs {
 		path := filepath.Join(m.dir, d.Name())
 		if strings.HasPrefix(d.Name(), trashPrefix) {
-			if err := errors.Join(unmountAll(path), removeTree(path)); err != nil {
+			if err := errors.Join(m.detach(path), removeTree(path)); err != nil {
 				m.log.WithError(err).WithField("path", path).Warn("failed to finish an interrupted deletion")
 			}
 			continue
@@ -194,11 +204,7 @@ func (m *Mounts) recoverUsers(container, dir string) {
 		return
 	}
 	for _, p := range parts {
-		raw, err := os.ReadFile(filepath.Join(dir, p.Name(), recordName))
-		var r record
-		if err == nil {
-			err = json.Unmarshal(raw, &r)
-		}
+		r, err := readRecord(filepath.Join(dir, p.Name()))
 		if err != nil { // a crash interrupted it; Make replaces it, or Release deletes it
 			m.log.WithError(err).WithField("container", container).
 				Warn("failed to read record of an incomplete root filesystem")
@@ -211,4 +217,16 @@ func (m *Mounts) recoverUsers(container, dir string) {
 // record describes a filesystem. It is written before the mount, so that no image in use is removed after a restart.
 type record struct {
 	Image string `json:"image"`
+	// Project is the id of the writable layer's quota, 0 for none.
+	Project uint32 `json:"project,omitempty"`
+}
+
+func readRecord(dir string) (record, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, recordName))
+	if err != nil {
+		return record{}, err
+	}
+	var r record
+	err = json.Unmarshal(raw, &r)
+	return r, err
 }

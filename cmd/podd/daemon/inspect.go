@@ -33,7 +33,7 @@ func Inspect(ctx context.Context, l *settings.Loaded) (preflight.Report, error) 
 	} else {
 		r.Add(preflight.OK, "configuration", "%s", strings.Join(l.Files, ", "))
 	}
-	r.Root(l.Root)
+	r.Root(l.Root, image.QuotaCheck(l.Image))
 	r.Run(l.Run, state.CheckSpace)
 	var speed preflight.SpeedFacts
 	err := withHandlers(ctx, l, func(handlers map[string]sandbox.Runtime) {

@@ -20,8 +20,9 @@ var unsuitable = map[int64]string{
 // minImageBytes is the space below which hardly an image can be pulled.
 const minImageBytes = 1 << 30
 
-// Root checks the directory of images and root filesystems, which need not exist yet.
-func (r *Report) Root(path string) {
+// Root checks the directory of images and root filesystems, which need not exist yet. Quota returns why the filesystem
+// lacks quotas that the configuration needs, and is nil if it needs none.
+func (r *Report) Root(path string, quota func(dir string) error) {
 	const what = "root"
 	existing, fs, err := filesystem(path)
 	if err != nil {
@@ -32,6 +33,12 @@ func (r *Report) Root(path string) {
 		r.Add(Problem, what, "%s is on %s, which overlayfs cannot write to: use another filesystem, such as ext4 or XFS",
 			path, name)
 		return
+	}
+	if quota != nil {
+		if err := quota(existing); err != nil {
+			r.Add(Problem, what, "%v", err)
+			return
+		}
 	}
 	free := fs.Bavail * uint64(fs.Bsize)
 	switch {

@@ -39,12 +39,13 @@ func TestDirectories(t *testing.T) {
 		want Result
 		text string
 	}{
-		"root is a file":       {func(r *Report) { r.Root(file) }, "root", Problem, "not a directory"},
-		"root below a file":    {func(r *Report) { r.Root(file + "/root") }, "root", Problem, "not a directory"},
+		"root is a file":       {func(r *Report) { r.Root(file, nil) }, "root", Problem, "not a directory"},
+		"root below a file":    {func(r *Report) { r.Root(file+"/root", nil) }, "root", Problem, "not a directory"},
 		"run is full":          {func(r *Report) { r.Run(dir, full) }, "run", Problem, "no space"},
 		"run is to be made":    {func(r *Report) { r.Run(dir+"/a/b", empty) }, "run", "", ""},
 		"run is on proc":       {func(r *Report) { r.Run("/proc/sys", empty) }, "run", Note, "not on a tmpfs"},
-		"root has no space":    {func(r *Report) { r.Root("/proc/sys") }, "root", Problem, "0 MiB free"},
+		"root has no space":    {func(r *Report) { r.Root("/proc/sys", nil) }, "root", Problem, "0 MiB free"},
+		"root has no quotas":   {func(r *Report) { r.Root(dir, full) }, "root", Problem, "no space"},
 		"controllers":          {func(r *Report) { r.cgroups(true, write(t, "cpu memory")) }, "cgroups", Problem, "pids"},
 		"all controllers":      {func(r *Report) { r.cgroups(true, write(t, "cpu memory pids")) }, "cgroups", OK, ""},
 		"cgroups version 1":    {func(r *Report) { r.cgroups(false, "") }, "cgroups", Note, "version 1"},
