@@ -217,10 +217,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 	var saved *record.Sync
 	defer func() { awaitSync(ctx, saved) }()
 	steps := []step{
-		{"record", func() (err error) {
-			saved, err = record.Create(e.deps.Records, c.dir, c.Container, c.Status())
-			return err
-		}},
+		{"record", func() (err error) { saved, err = record.Create(e.deps.Records, c.dir, c.Container, c.Status()); return }},
 		{"image", func() (err error) { b.image, err = e.deps.Images.Resolve(ctx, c.ImageID); return err }},
 		{"log", func() (err error) { b.log, err = c.prepareLog(); return err }},
 		{"rootfs", func() (err error) { b.rootfs, err = e.deps.Images.Rootfs(ctx, c.rootfsRequest()); return err }},
@@ -228,7 +225,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"volumes", func() error { return e.prepareRootfs(ctx, c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
-		{"plugins", func() (err error) { b.adjustment, err = c.adjust(ctx, e.deps, rt, b.spec); return err }},
+		{"plugins", func() (err error) { b.adjustment, err = c.adjust(ctx, e.deps, e.cfg.Load(), rt, b.spec); return err }},
 		{"mount options", func() error { return e.resolver.Restrict(ctx, b.spec) }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b, c.image(e.paths)) }},
 		{"verify", func() error { return e.verifyPIDNamespace(ctx, c, rt, b) }},

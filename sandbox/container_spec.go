@@ -109,7 +109,7 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	}
 	ns := podNamespaces(e.pinRequest(c.pod))
 	ns.PID = pid
-	defaults, err := e.cfg.Load().Spec(c.pod.handler.Config().Base)
+	defaults, err := e.cfg.Load().ContainerSpec(c.pod.handler.Config().Base, c.pod.Config, c.Config)
 	if err != nil {
 		return spec.Input{}, err
 	}

@@ -15,9 +15,12 @@ import (
 const evictionGrace = 30 * time.Second
 
 // adjust lets the plugins change s, the config.json of c.
-func (c *Container) adjust(ctx context.Context, deps Deps, rt Runtime, s *specs.Spec) (nri.Adjustment, error) {
+func (c *Container) adjust(
+	ctx context.Context, deps Deps, cfg *Config, rt Runtime, s *specs.Spec,
+) (nri.Adjustment, error) {
 	return deps.Plugins.Create(ctx, nri.Creation{
 		Container: c.View(), Spec: s, Handler: handlerFacts(rt), Facts: deps.Facts, InjectCDI: deps.CDI.Inject,
+		BlockIO: cfg.BlockIO,
 	})
 }
 

@@ -24,7 +24,7 @@ type Request struct {
 	// Layers are the directories of the image's layers, top first.
 	Layers   []string
 	Writable bool
-	// MaxBytes bounds what is written to a writable filesystem; 0: no limit. A write above it fails with EDQUOT
+	// MaxBytes bounds the files in a writable filesystem; 0: no limit. A write above it fails with EDQUOT
 	// or, on XFS, ENOSPC.
 	MaxBytes int64
 	// Label is the SELinux label of the mount, empty for none.
@@ -178,7 +178,7 @@ func makePrivateDir(dir string, ids *idMap) error {
 	return os.Chmod(dir, 0o710)
 }
 
-// unbound removes the limit of a filesystem that is to be deleted: the kernel keeps limits without files.
+// unbound removes the limit of a filesystem before it is deleted: the kernel keeps limits without files.
 func (m *Mounts) unbound(dir string) error {
 	r, err := readRecord(dir)
 	if err != nil || r.Project == 0 { // without a record there is no limit

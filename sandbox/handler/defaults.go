@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
@@ -32,6 +34,8 @@ type Defaults struct {
 	ReadOnly bool `toml:"read_only" comment:"Make the root filesystem of every container read-only. /run, /tmp and /var/tmp are a tmpfs then, which has the image's files."`
 	// HooksDirs are directories of hooks in the format of containers/common.
 	HooksDirs []string `toml:"hooks_dirs" comment:"Directories of OCI hooks (oci-hooks(5)), read when a container is created. Later directories override files of the same name. The programs run as root on the node. Used by others: /usr/share/containers/oci/hooks.d, /etc/containers/oci/hooks.d."`
+	// BlockIOConfigFile has classes of block I/O.
+	BlockIOConfigFile string `toml:"blockio_config_file" comment:"Classes of block I/O: weights and limits by device, in the format of goresctrl (containerd's and CRI-O's key of that name), read when a container is created. Pods choose a class by the annotation blockio.resources.beta.kubernetes.io/pod, or /container.NAME, NRI plugins by blockio_class. Empty: annotations have no effect."`
 	// DeviceOwnershipFromSecurityContext gives devices to the container's user and group.
 	DeviceOwnershipFromSecurityContext bool `toml:"device_ownership_from_security_context" comment:"Give the devices that a container requests to its runAsUser and runAsGroup, unless these are 0. KubeVirt needs it. In a user namespace devices are the node's own and keep their owner."`
 }
@@ -79,6 +83,9 @@ func (d Defaults) Validate(problem func(key string, err error)) {
 	if d.ShmSize < minShmSize {
 		problem("shm_size", fmt.Errorf("%d is less than %d bytes", d.ShmSize, minShmSize))
 	}
+	if f := d.BlockIOConfigFile; f != "" && !filepath.IsAbs(f) {
+		problem("blockio_config_file", fmt.Errorf("%q is not an absolute path", f))
+	}
 	for _, dir := range d.HooksDirs {
 		if !filepath.IsAbs(dir) {
 			problem("hooks_dirs", fmt.Errorf("%q is not an absolute path", dir))
@@ -99,6 +106,24 @@ func (d Defaults) Spec(base *specs.Spec) (spec.Defaults, error) {
 	}.WithBase(base)
 	out.Capabilities, err = spec.Capabilities(out.Capabilities)
 	return out, err
+}
+
+// ContainerSpec returns Spec with the class of block I/O that the pod chooses for the container.
+func (d Defaults) ContainerSpec(
+	base *specs.Spec, pod *cri.PodSandboxConfig, c *cri.ContainerConfig,
+) (spec.Defaults, error) {
+	out, err := d.Spec(base)
+	if err != nil {
+		return out, err
+	}
+	class, err := host.BlockIOOf(d.BlockIOConfigFile, pod, c)
+	out.BlockIO = cmp.Or(class, out.BlockIO)
+	return out, err
+}
+
+// BlockIO is host.BlockIO with the configured file.
+func (d Defaults) BlockIO(class string) (*specs.LinuxBlockIO, error) {
+	return host.BlockIO(d.BlockIOConfigFile, class)
 }
 
 // rlimits converts the limits, in the order of their names.

@@ -281,6 +281,11 @@ func (a adjuster) resources(msg *api.LinuxResources) (*cri.LinuxContainerResourc
 			Allow: d.GetAllow(), Type: d.GetType(), Major: d.GetMajor().Get(), Minor: d.GetMinor().Get(), Access: d.GetAccess(),
 		})
 	}
+	if class := msg.GetBlockioClass(); class != nil {
+		if l.BlockIO, err = a.c.BlockIO(class.GetValue()); err != nil {
+			return nil, err
+		}
+	}
 	mergeRest(l, asked.Rest)
 	if proto.Equal(asked.CRI, &cri.LinuxContainerResources{}) {
 		return nil, nil

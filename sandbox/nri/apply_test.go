@@ -207,12 +207,14 @@ func resourceAdjustments() []adjustment {
 			a.SetLinuxMemorySwappiness(10)
 			a.SetLinuxCPURealtimeRuntime(1000)
 			a.SetLinuxCPURealtimePeriod(2000)
+			a.SetLinuxBlockIOClass("slow")
 		}, func(s *specs.Spec) {
 			r := s.Linux.Resources
 			r.Pids = &specs.LinuxPids{Limit: new(int64(77))}
 			r.CPU.RealtimeRuntime, r.CPU.RealtimePeriod = new(int64(1000)), new(uint64(2000))
 			r.Memory = &specs.LinuxMemory{Reservation: new(int64(1 << 20)), Swappiness: new(uint64(10))}
-		}, "CPURealtimePeriod CPURealtimeRuntime MemReservation MemSwappiness PidsLimit"},
+			r.BlockIO = &specs.LinuxBlockIO{Weight: new(uint16(20))}
+		}, "BlockioClass CPURealtimePeriod CPURealtimeRuntime MemReservation MemSwappiness PidsLimit"},
 	}
 }
 
@@ -272,8 +274,7 @@ func TestRefusedAdjustments(t *testing.T) {
 		}, "linux.devices"},
 		{"high score", func(a *api.ContainerAdjustment) { a.SetLinuxOomScoreAdj(new(1001)) }, "linux.oom_score_adj"},
 		{"low score", func(a *api.ContainerAdjustment) { a.SetLinuxOomScoreAdj(new(-1000)) }, "linux.oom_score_adj"},
-		{"class of block I/O", func(a *api.ContainerAdjustment) { a.SetLinuxBlockIOClass("x") },
-			"linux.resources.blockio_class"},
+		{"class of block I/O", func(a *api.ContainerAdjustment) { a.SetLinuxBlockIOClass("x") }, "no class x"},
 		{"class of RDT", func(a *api.ContainerAdjustment) { a.SetLinuxRDTClass("x") }, "linux.resources.rdt_class"},
 		{"bad cpuset", func(a *api.ContainerAdjustment) { a.SetLinuxCPUSetCPUs("a-b") }, "linux.resources"},
 		{"absent CDI device", func(a *api.ContainerAdjustment) {

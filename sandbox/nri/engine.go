@@ -21,6 +21,8 @@ type Creation struct {
 	Facts   spec.Facts
 	// InjectCDI adds devices of the Container Device Interface by their qualified names.
 	InjectCDI func(s *specs.Spec, devices []string) error
+	// BlockIO returns the weights and limits of a class.
+	BlockIO func(class string) (*specs.LinuxBlockIO, error)
 }
 
 // Adjustment is what plugins changed of a container that is created.

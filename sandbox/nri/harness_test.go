@@ -448,6 +448,12 @@ func newCreation(id string) Creation {
 			}
 			return nil
 		},
+		BlockIO: func(class string) (*specs.LinuxBlockIO, error) {
+			if class != "slow" {
+				return nil, fmt.Errorf("no class %s", class)
+			}
+			return &specs.LinuxBlockIO{Weight: new(uint16(20))}, nil
+		},
 	}
 }
 

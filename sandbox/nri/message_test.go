@@ -149,11 +149,19 @@ func TestRestOfLimits(t *testing.T) {
 		"memory.kernel":        {Memory: &api.LinuxMemory{Kernel: &api.OptionalInt64{Value: 1}}},
 		"memory.use_hierarchy": {Memory: &api.LinuxMemory{UseHierarchy: &api.OptionalBool{Value: true}}},
 		"rdt_class":            {RdtClass: &api.OptionalString{Value: "x"}},
-		"blockio_class":        {BlockioClass: &api.OptionalString{Value: "x"}},
 	} {
 		if _, err := splitResources(msg); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), field) {
 			t.Errorf("splitResources = %v, want an invalid argument that names %s", err, field)
 		}
+	}
+}
+
+// TestNoClassInUpdates: runtimes cannot change limits of block devices.
+func TestNoClassInUpdates(t *testing.T) {
+	u := &api.ContainerUpdate{}
+	u.SetLinuxBlockIOClass("x")
+	if _, err := splitUpdate(u); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "blockio_class") {
+		t.Errorf("splitUpdate = %v, want an invalid argument that names the class", err)
 	}
 }
 

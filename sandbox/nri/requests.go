@@ -135,7 +135,7 @@ func splitUpdates(
 		case u.GetContainerId() != id:
 			others = append(others, u)
 		default:
-			changed, err := splitResources(u.GetLinux().GetResources())
+			changed, err := splitUpdate(u)
 			if err != nil {
 				return Resources{}, nil, fmt.Errorf("NRI plugins update the container: %w", err)
 			}

@@ -43,6 +43,16 @@ func resourcesMessage(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return msg
 }
 
+// splitUpdate is splitResources for an existing container. Runtimes cannot update limits of block devices.
+func splitUpdate(u *api.ContainerUpdate) (Resources, error) {
+	msg := u.GetLinux().GetResources()
+	if msg.GetBlockioClass() != nil {
+		return Resources{}, fmt.Errorf("%w: linux.resources.blockio_class can be set only when a container is created",
+			errdefs.ErrInvalidArgument)
+	}
+	return splitResources(msg)
+}
+
 // splitResources converts limits that plugins ask for. Those that podd cannot set are errdefs.ErrInvalidArgument.
 func splitResources(msg *api.LinuxResources) (Resources, error) {
 	if err := checkResources(msg); err != nil {
@@ -65,10 +75,9 @@ func splitResources(msg *api.LinuxResources) (Resources, error) {
 	return r, nil
 }
 
-// checkResources refuses limits that would be lost: podd has no classes, and the kernel has removed the others.
+// checkResources refuses limits that would be lost: podd has no such classes, and the kernel has removed the others.
 func checkResources(msg *api.LinuxResources) error {
 	for field, set := range map[string]bool{
-		"blockio_class":        msg.GetBlockioClass() != nil,
 		"rdt_class":            msg.GetRdtClass() != nil,
 		"memory.kernel":        msg.GetMemory().GetKernel() != nil,
 		"memory.use_hierarchy": msg.GetMemory().GetUseHierarchy() != nil,

@@ -105,7 +105,7 @@ func (p *Plugins) update(
 // updateOne makes an update, or postpones it if its container is being created.
 func (p *Plugins) updateOne(ctx context.Context, u *api.ContainerUpdate) error {
 	id := u.GetContainerId()
-	r, err := splitResources(u.GetLinux().GetResources())
+	r, err := splitUpdate(u)
 	if err == nil {
 		err = checkFields(u)
 	}

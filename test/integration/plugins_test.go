@@ -17,13 +17,18 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	"github.com/podd-project/podd/test/sample"
+	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestPlugins runs an NRI plugin, by the library that plugins are written with, on real runtimes.
 func TestPlugins(t *testing.T) {
 	t.Parallel()
-	k := start(t)
+	classes := filepath.Join(t.TempDir(), "blockio.yaml")
+	if err := os.WriteFile(classes, []byte(blockIOClasses), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := start(t, fmt.Sprintf("runtime.blockio_config_file = %q", classes))
 	for _, handler := range sample.Some(t, "runc", "crun") {
 		t.Run(handler, func(t *testing.T) {
 			for _, c := range []struct {
@@ -31,6 +36,7 @@ func TestPlugins(t *testing.T) {
 				test func(*kubelet, string)
 			}{
 				{"adjust", pluginAdjusts},
+				{"block I/O", pluginChoosesBlockIO},
 				{"life", pluginIsTold},
 				{"update", pluginUpdates},
 				{"restart of podd", pluginAfterRestart},
@@ -194,6 +200,61 @@ func pluginAdjusts(k *kubelet, handler string) {
 			k.Errorf("resources in the status = %v, want those of the plugin and the memory of the request", r)
 		}
 	}
+}
+
+// blockIOClasses limits the disks that test machines have.
+const blockIOClasses = `Classes:
+  slow:
+  - Devices: ["/dev/[hsv]d[a-z]", "/dev/nvme*n1"]
+    ThrottleReadBps: 3M
+  slower:
+  - Devices: ["/dev/[hsv]d[a-z]", "/dev/nvme*n1"]
+    ThrottleReadBps: 2M
+`
+
+// pluginChoosesBlockIO: a container gets the limits of the class of its pod, or of the plugin's. Unknown classes
+// are refused, and a class for a container that runs.
+func pluginChoosesBlockIO(k *kubelet, handler string) {
+	const limits = "cd /sys/fs/cgroup; cat io.max blkio/blkio.throttle.read_bps_device"
+	k.refused("a pod names an unknown class", blockIOContainer(k, handler, "fast"), "no class", codes.InvalidArgument)
+	podCfg := k.podConfig(annotated("blockio.resources.beta.kubernetes.io/pod", "slow"))
+	pod := k.runPod(podCfg, handler)
+	if got, _ := k.outputIn(pod, podCfg, limits); !strings.Contains(got, "3000000") {
+		k.Errorf("limits by annotation: %q, want 3000000", got)
+	}
+	p := k.connect(&plugin{create: func(c *api.Container) *api.ContainerAdjustment {
+		a := &api.ContainerAdjustment{}
+		a.SetLinuxBlockIOClass("slower")
+		if c.GetName() == "c" {
+			a.SetLinuxBlockIOClass("fast")
+		}
+		return a
+	}})
+	if got, _ := k.outputIn(pod, podCfg, limits); !strings.Contains(got, "2000000") {
+		k.Errorf("limits by the plugin: %q, want 2000000", got)
+	}
+	id, _ := k.runIn(pod, podCfg, []string{"sleep", "10000"})
+	u := &api.ContainerUpdate{ContainerId: id}
+	u.SetLinuxBlockIOClass("slow")
+	failed, err := p.stub.UpdateContainers([]*api.ContainerUpdate{u})
+	if err == nil && len(failed) == 0 {
+		k.Error("a class of a container that runs was accepted")
+	}
+	err = blockIOContainer(k, handler, "slow")
+	k.refused("the plugin names an unknown class", err, "no class", codes.InvalidArgument)
+}
+
+// blockIOContainer returns the error of container "c", whose pod names a class.
+func blockIOContainer(k *kubelet, handler, class string) error {
+	podCfg := k.podConfig(annotated("blockio.resources.beta.kubernetes.io/container.c", class))
+	_, err := k.tryCreate(k.runPod(podCfg, handler), k.containerConfig([]string{"true"}, func(c *cri.ContainerConfig) {
+		c.Metadata.Name = "c"
+	}), podCfg)
+	return err
+}
+
+func annotated(key, value string) func(*cri.PodSandboxConfig) {
+	return func(c *cri.PodSandboxConfig) { c.Annotations = map[string]string{key: value} }
 }
 
 // pluginIsTold: the plugin is told of the life of a pod, in order.

@@ -16,6 +16,7 @@ var liveKeys = []string{
 	"runtime.seccomp_profile_root", "runtime.default_sysctls",
 	"runtime.default_ulimits", "runtime.default_capabilities", "runtime.default_env", "runtime.pids_limit",
 	"runtime.timezone", "runtime.read_only", "runtime.hooks_dirs", "runtime.device_ownership_from_security_context",
+	"runtime.blockio_config_file",
 	"runtime.create_timeout", "runtime.kill_timeout",
 	"runtime.checkpoint_timeout", "runtime.checkpoint_keys",
 	"runtime.restore_foreign_checkpoints",
@@ -25,7 +26,7 @@ var liveKeys = []string{
 	"image.auth_dir", "image.pinned_images",
 	"image.variant_annotations", "image.preload_dir", "image.pull_progress_timeout", "image.pull_min_rate",
 	"image.additional_layer_store",
-	"image.max_image_bytes", "image.pull_memory",
+	"image.max_image_bytes", "image.max_writable_bytes", "image.pull_memory",
 }
 
 // live reports whether a reload can change the key.
