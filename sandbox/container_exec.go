@@ -85,7 +85,7 @@ func (e *Engine) execProcess(
 	}
 	p, err := parseProcess(config.Process)
 	if err == nil {
-		p, err = spec.ExecProcess(p, cmd, terminal)
+		p, err = spec.ExecProcess(p, cmd, terminal, e.cfg.Load().ExecCPUs(c.Status().Resources))
 	}
 	if err != nil {
 		release()

@@ -19,6 +19,8 @@ type Defaults struct {
 	Capabilities []string
 	// Env are variables, NAME=value. Those of the image and of the container override them.
 	Env []string
+	// MinGoMaxProcs is the least value of GOMAXPROCS of containers that request CPU and have no limit; 0: do not set it.
+	MinGoMaxProcs int
 	// PidsLimit is the maximal number of tasks of a container; 0 or less: no limit.
 	PidsLimit int64
 	// ReadOnly makes every root filesystem read-only, with an empty tmpfs on scratchPaths.

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -69,5 +70,46 @@ func TestPidsLimit(t *testing.T) {
 	s, _, err := Container(in)
 	if err != nil || s.Linux.Resources.Pids != nil {
 		t.Errorf("pids = %v, %v; want none beside unified's", s.Linux.Resources.Pids, err)
+	}
+}
+
+// TestGoMaxProcs: a container that requests CPU and has no limit gets twice that, or the node's minimum.
+func TestGoMaxProcs(t *testing.T) {
+	type resources = cri.LinuxContainerResources
+	for name, test := range map[string]struct {
+		resources *resources
+		env       string
+		least     int
+		want      string
+	}{
+		"off":        {&resources{CpuShares: 1024}, "", 0, ""},
+		"request":    {&resources{CpuShares: 1025}, "", 1, "GOMAXPROCS=4"},
+		"minimum":    {&resources{CpuShares: 100}, "", 3, "GOMAXPROCS=3"},
+		"limit":      {&resources{CpuShares: 1024, CpuQuota: 5000}, "", 1, ""},
+		"no limit":   {&resources{CpuShares: 1024, CpuQuota: -1}, "", 1, "GOMAXPROCS=2"},
+		"no request": {&resources{CpuShares: 2}, "", 1, ""},
+		"nothing":    {nil, "", 1, ""},
+		"own":        {&resources{CpuShares: 1024}, "GOMAXPROCS=9", 1, "GOMAXPROCS=9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := limited(test.resources)
+			in.Defaults.MinGoMaxProcs = test.least
+			if test.env != "" {
+				in.Image.Env = []string{test.env}
+			}
+			s, _, err := Container(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got string
+			for _, kv := range s.Process.Env {
+				if strings.HasPrefix(kv, "GOMAXPROCS=") {
+					got = kv
+				}
+			}
+			if got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -35,8 +36,24 @@ func (b *builder) env() error {
 		}
 		e.set("HOME=" + home)
 	}
+	if n := b.goMaxProcs(); n > 0 && !e.has("GOMAXPROCS") {
+		e.set("GOMAXPROCS=" + strconv.FormatInt(n, 10))
+	}
 	b.spec.Process.Env = e.list
 	return nil
+}
+
+// sharesPerCPU is the kubelet's weight of a CPU.
+const sharesPerCPU = 1024
+
+// goMaxProcs returns twice the CPUs that the container requests, or the node's minimum; 0 if a limit tells Go programs,
+// since 1.25, or nothing is requested. As in CRI-O (openshift/enhancements 2047).
+func (b *builder) goMaxProcs() int64 {
+	least, r := int64(b.in.Defaults.MinGoMaxProcs), b.in.Config.GetLinux().GetResources()
+	if least == 0 || r.GetCpuQuota() > 0 || r.GetCpuShares() <= minShares {
+		return 0
+	}
+	return max(least, 2*((r.GetCpuShares()+sharesPerCPU-1)/sharesPerCPU))
 }
 
 // hostname returns the name in the pod's UTS namespace. A pod on the node's network has the node's.

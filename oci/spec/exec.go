@@ -11,7 +11,9 @@ import (
 //
 // It keeps oom_score_adj, which was clamped when the container was created. Without it crun starts the command with the
 // daemon's value, near -1000, and the kernel kills the command last when it exhausts the node's memory.
-func ExecProcess(base *specs.Process, cmd []string, tty bool) (*specs.Process, error) {
+//
+// CPUs is a list of CPUs of the container, to which the command is bound; "" for all.
+func ExecProcess(base *specs.Process, cmd []string, tty bool, cpus string) (*specs.Process, error) {
 	if base == nil {
 		return nil, invalid("the container's config.json has no process")
 	}
@@ -24,6 +26,9 @@ func ExecProcess(base *specs.Process, cmd []string, tty bool) (*specs.Process, e
 	p := *base
 	p.Args = slices.Clone(cmd)
 	p.Terminal = tty
+	if cpus != "" {
+		p.ExecCPUAffinity = &specs.CPUAffinity{Initial: cpus, Final: cpus}
+	}
 	p.ConsoleSize = nil
 	e := environ{at: map[string]int{}}
 	for _, kv := range base.Env {

@@ -70,7 +70,7 @@ func checkContainer(t *testing.T, in Input) {
 		t.Errorf("cwd %q, oom_score_adj %d, want an absolute path outside of /proc, at least %d",
 			s.Process.Cwd, *s.Process.OOMScoreAdj, in.Host.OOMScoreAdjMin)
 	}
-	if _, err := ExecProcess(s.Process, []string{"sh"}, true); err != nil {
+	if _, err := ExecProcess(s.Process, []string{"sh"}, true, ""); err != nil {
 		t.Errorf("ExecProcess: %v", err)
 	}
 }

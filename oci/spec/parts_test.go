@@ -396,7 +396,7 @@ func TestExecProcess(t *testing.T) {
 	}
 	s.Process.Env = slices.DeleteFunc(s.Process.Env, func(kv string) bool { return strings.HasPrefix(kv, "TERM=") })
 	env := len(s.Process.Env)
-	p, err := ExecProcess(s.Process, []string{"sh", "-c", "x"}, false)
+	p, err := ExecProcess(s.Process, []string{"sh", "-c", "x"}, false, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,18 +404,18 @@ func TestExecProcess(t *testing.T) {
 		len(p.Env) != env {
 		t.Errorf("ExecProcess = %+v, want the container's process with the command and without a terminal", p)
 	}
-	if tty, _ := ExecProcess(s.Process, []string{"sh"}, true); !tty.Terminal || !slices.Contains(tty.Env, "TERM=xterm") {
+	if tty, _ := ExecProcess(s.Process, []string{"sh"}, true, ""); !tty.Terminal || !slices.Contains(tty.Env, "TERM=xterm") {
 		t.Errorf("ExecProcess with a terminal: environment %q, want TERM=xterm in it", tty.Env)
 	}
 	if s.Process.Args[0] == "sh" || len(s.Process.Env) != env {
 		t.Errorf("ExecProcess changed the container's process: %q", s.Process.Args)
 	}
 	for name, cmd := range map[string][]string{"none": nil, "empty": {""}, "NUL": {"a\x00"}, "not UTF-8": {"sh", "\xff"}} {
-		if _, err := ExecProcess(s.Process, cmd, false); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		if _, err := ExecProcess(s.Process, cmd, false, ""); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("ExecProcess, command %s: error %v, want ErrInvalidArgument", name, err)
 		}
 	}
-	if _, err := ExecProcess(nil, []string{"sh"}, false); err == nil {
+	if _, err := ExecProcess(nil, []string{"sh"}, false, ""); err == nil {
 		t.Error("ExecProcess without a container's process: no error")
 	}
 }

@@ -20,6 +20,10 @@ import (
 type Defaults struct {
 	// Ulimits are the resource limits of processes by name, as "soft:hard" or one number for both.
 	Ulimits map[string]string `toml:"default_ulimits" comment:"Resource limits of the processes of containers, by the name that ulimit has for them: core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack, as. A value is a number (bytes, files, processes), \"unlimited\", or \"soft:hard\". Limits that are not listed, or empty, are podd's own. Without CAP_SYS_RESOURCE podd cannot set more than its own hard limits, and sets those."`
+	// MinGoMaxProcs is the least value of GOMAXPROCS that is set, 0 to set none.
+	MinGoMaxProcs int `toml:"min_injected_gomaxprocs" comment:"Set GOMAXPROCS of containers that request CPU and have no CPU limit, unless their image or pod does: to twice the requested CPUs, but at least this. Go programs take all CPUs of the node for theirs otherwise. With a limit they go by that since Go 1.25. 0: do not set it."`
+	// ExecCPUAffinity is "" or ExecOnFirstCPU.
+	ExecCPUAffinity string `toml:"exec_cpu_affinity" comment:"On which CPUs commands (exec) run in a container with a cpuset, with runc 1.3 or crun 1.21. first: on its first one, so that probes do not disturb threads that poll on the others. Empty: on all of them."`
 	// Capabilities are those of containers that add and drop none.
 	Capabilities []string `toml:"default_capabilities" comment:"Capabilities of containers, to which each adds and from which it drops. Fewer make images fail that expect them."`
 	// Env are NAME=value.
@@ -39,6 +43,9 @@ type Defaults struct {
 	// DeviceOwnershipFromSecurityContext gives devices to the container's user and group.
 	DeviceOwnershipFromSecurityContext bool `toml:"device_ownership_from_security_context" comment:"Give the devices that a container requests to its runAsUser and runAsGroup, unless these are 0. KubeVirt needs it. In a user namespace devices are the node's own and keep their owner."`
 }
+
+// ExecOnFirstCPU is a value of exec_cpu_affinity.
+const ExecOnFirstCPU = "first"
 
 // minShmSize is one page, the least that tmpfs keeps.
 const minShmSize = 4096
@@ -80,6 +87,12 @@ func (d Defaults) Validate(problem func(key string, err error)) {
 	if d.PidsLimit == 0 || d.PidsLimit < -1 {
 		problem("pids_limit", fmt.Errorf("%d is neither positive nor -1, no limit", d.PidsLimit))
 	}
+	if d.MinGoMaxProcs < 0 {
+		problem("min_injected_gomaxprocs", fmt.Errorf("%d is negative", d.MinGoMaxProcs))
+	}
+	if a := d.ExecCPUAffinity; a != "" && a != ExecOnFirstCPU {
+		problem("exec_cpu_affinity", fmt.Errorf("%q is neither empty nor %q", a, ExecOnFirstCPU))
+	}
 	if d.ShmSize < minShmSize {
 		problem("shm_size", fmt.Errorf("%d is less than %d bytes", d.ShmSize, minShmSize))
 	}
@@ -102,7 +115,7 @@ func (d Defaults) Spec(base *specs.Spec) (spec.Defaults, error) {
 	}
 	out := spec.Defaults{
 		Rlimits: limits, Capabilities: d.Capabilities, Env: d.Env, PidsLimit: d.PidsLimit, ReadOnly: d.ReadOnly,
-		DeviceOwnership: d.DeviceOwnershipFromSecurityContext,
+		DeviceOwnership: d.DeviceOwnershipFromSecurityContext, MinGoMaxProcs: d.MinGoMaxProcs,
 	}.WithBase(base)
 	out.Capabilities, err = spec.Capabilities(out.Capabilities)
 	return out, err
@@ -119,6 +132,16 @@ func (d Defaults) ContainerSpec(
 	class, err := host.BlockIOOf(d.BlockIOConfigFile, pod, c)
 	out.BlockIO = cmp.Or(class, out.BlockIO)
 	return out, err
+}
+
+// ExecCPUs returns the CPUs on which commands run in a container with these limits, "" for all of them.
+func (d Defaults) ExecCPUs(r *cri.LinuxContainerResources) string {
+	if d.ExecCPUAffinity != ExecOnFirstCPU {
+		return ""
+	}
+	first, _, _ := strings.Cut(r.GetCpusetCpus(), ",")
+	first, _, _ = strings.Cut(first, "-")
+	return first
 }
 
 // BlockIO is host.BlockIO with the configured file.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/spec"
 )
@@ -57,5 +58,17 @@ func TestBaseTakesPrecedence(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestExecCPUs(t *testing.T) {
+	for cpus, want := range map[string]string{"": "", "3": "3", "2-5": "2", "1,4-6": "1"} {
+		r := &cri.LinuxContainerResources{CpusetCpus: cpus}
+		if got := (Defaults{ExecCPUAffinity: ExecOnFirstCPU}).ExecCPUs(r); got != want {
+			t.Errorf("of cpuset %q: %q, want %q", cpus, got, want)
+		}
+		if got := (Defaults{}).ExecCPUs(r); got != "" {
+			t.Errorf("not configured: %q", got)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ func nodeDefaults(t *testing.T, dir string) []string {
 		`runtime.default_capabilities=["CHOWN", "CAP_KILL", "SETUID", "SETGID"]`,
 		`runtime.default_env=["NODE=n", "PATH=/none", "A=b"]`, `runtime.pids_limit=50`, `runtime.shm_size=8388608`,
 		`runtime.timezone="Asia/Kathmandu"`, `runtime.read_only=true`,
+		`runtime.min_injected_gomaxprocs=3`, `runtime.exec_cpu_affinity="first"`,
 		`runtime.hooks_dirs=["` + dir + `/none", "` + dir + `/hooks"]`,
 		`runtime.handlers.crun.base_runtime_spec="` + dir + `/base.json"`,
 		`runtime.handlers.gvisor-shim.base_runtime_spec="` + dir + `/base.json"`,
@@ -64,14 +66,17 @@ type nodeWant struct {
 func checkNodeDefaults(k *kubelet, handler, dir string, want nodeWant) {
 	podCfg := k.podConfig(func(c *cri.PodSandboxConfig) { c.Annotations["podd.test/hook"] = "yes" })
 	pod := k.runPod(podCfg, handler)
+	cpus := fmt.Sprintf("0-%d", runtime.NumCPU()-1)
 	id, _ := k.runIn(pod, podCfg, []string{"sleep", "10000"}, func(c *cri.ContainerConfig) {
 		c.Envs = []*cri.KeyValue{{Key: "A", Value: []byte("container")}}
+		c.Linux.Resources.CpuShares, c.Linux.Resources.CpusetCpus = 1500, cpus
 	})
 	for _, c := range []struct{ what, command, want string }{
 		{"open files", "ulimit -Sn; ulimit -Hn", "700\n800\n"},
 		{"core size in blocks of 512 bytes", "echo $(ulimit -Sc) $(ulimit -Hc)", want.core + "\n"},
 		{"capabilities", "grep CapBnd: /proc/self/status", "CapBnd:\t00000000000000e1\n"},
 		{"environment", `echo "$NODE $BASE"; echo $A; which sh`, want.env + "\ncontainer\n/bin/sh\n"},
+		{"GOMAXPROCS", "echo $GOMAXPROCS", "4\n"},
 		{"time zone", "date +%z", "+0545\n"},
 		{"read-only root", "touch /x 2>/dev/null || echo no; touch /tmp/x /run/x /var/tmp/x && echo yes", "no\nyes\n"},
 		{"mount of the base spec", "grep -o ' /base ' /proc/mounts || true", strings.Repeat(" "+want.mount+" \n",
@@ -86,6 +91,13 @@ func checkNodeDefaults(k *kubelet, handler, dir string, want nodeWant) {
 			"cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null || true")
 		if want := "8192\n" + want.umask + "\n" + want.pids + "\n"; got != want {
 			k.Errorf("size of /dev/shm, umask and pids.max = %q, want %q", got, want)
+		}
+	}
+	if handler == "runc" { // crun since 1.21
+		const allowed = "grep Cpus_allowed_list: "
+		if got := k.exec(id, allowed+"/proc/1/status /proc/self/status"); got != "/proc/1/status:Cpus_allowed_list:\t"+cpus+
+			"\n/proc/self/status:Cpus_allowed_list:\t0\n" {
+			k.Errorf("CPUs of the container and of a command: %q, want %s and 0", got, cpus)
 		}
 	}
 	state, err := os.ReadFile(filepath.Join(dir, "state"))

@@ -16,7 +16,7 @@ var liveKeys = []string{
 	"runtime.seccomp_profile_root", "runtime.default_sysctls",
 	"runtime.default_ulimits", "runtime.default_capabilities", "runtime.default_env", "runtime.pids_limit",
 	"runtime.timezone", "runtime.read_only", "runtime.hooks_dirs", "runtime.device_ownership_from_security_context",
-	"runtime.blockio_config_file",
+	"runtime.blockio_config_file", "runtime.min_injected_gomaxprocs", "runtime.exec_cpu_affinity",
 	"runtime.create_timeout", "runtime.kill_timeout",
 	"runtime.checkpoint_timeout", "runtime.checkpoint_keys",
 	"runtime.restore_foreign_checkpoints",
