@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +18,9 @@ import (
 // the container's, its sandbox's (that of a virtual machine or of gVisor), the pod's, that of another cgroup, or none.
 // Both are ids; the cgroup of the container or of its sandbox has one of them in its name. The source is the kernel's
 // log (mm/oom_kill.c, since Linux 5.0), which names both cgroups. It returns "" where that log cannot be read or does
-// not have the kill in one piece: the kernel writes at most ten in five seconds.
-func OOMCause(container, sandbox string) (cause string) {
+// not have the kill in one piece: the kernel writes at most ten in five seconds. Pressure before the kill is added, where
+// the kernel measures it.
+func OOMCause(container, sandbox string) string {
 	// Not an os.File: its Read would wait for the next record.
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -28,20 +31,51 @@ func OOMCause(container, sandbox string) (cause string) {
 	if err := unix.Fstat(fd, &st); err != nil || st.Rdev != unix.Mkdev(1, 11) { // nodes in containers have links there
 		return ""
 	}
+	var cause, limit string
 	buf := make([]byte, 8<<10) // the longest record
 	for end := time.Now().Add(readLimit); time.Now().Before(end); {
 		n, err := unix.Read(fd, buf)
 		switch {
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR): // EPIPE: the next record was overwritten
 		case err != nil || n <= 0:
+			if cause != "" {
+				cause += stalls(pressureFile(limit))
+			}
 			return cause
 		case bytes.Contains(buf[:n], []byte(oomRecord)):
-			if c := oomCause(string(buf[:n]), container, sandbox); c != "" {
-				cause = c
+			if c, l := oomCause(string(buf[:n]), container, sandbox); c != "" {
+				cause, limit = c, l
 			}
 		}
 	}
 	return cause
+}
+
+// pressureFile returns the file with the memory pressure of a cgroup, or of the node for ""; "" if there is none, as on
+// cgroup v1.
+func pressureFile(group string) string {
+	if group == "" {
+		return "/proc/pressure/memory"
+	}
+	dirs := DirsAt(group)
+	if _, v1 := dirs["memory"]; v1 || dirs[unified] == "" {
+		return ""
+	}
+	return filepath.Join(dirs[unified], "memory.pressure")
+}
+
+// stalls says how long processes had waited for memory, in words that follow a cause; "" for less than a hundredth of
+// the time.
+func stalls(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	share := pressure(text).Some.Avg10
+	if share < 1 {
+		return ""
+	}
+	return fmt.Sprintf("; its processes had waited for memory in %.0f%% of the last 10 seconds", share)
 }
 
 // readLimit bounds how long the log is read: somebody may write it as fast.
@@ -56,14 +90,15 @@ const userPriority = 8
 // maxName is the longest name of a process, TASK_COMM_LEN-1. It may contain anything.
 const maxName = 15
 
-// oomCause is OOMCause of one record of the kernel's log, "" if that is about something else.
-func oomCause(record, container, sandbox string) string {
+// oomCause is OOMCause of one record of the kernel's log, with the cgroup whose limit was reached, "" for the node; no
+// cause if the record is about something else.
+func oomCause(record, container, sandbox string) (cause, limit string) {
 	head, text, _ := strings.Cut(record, ";")
 	priority, _, _ := strings.Cut(head, ",")
 	n, err := strconv.Atoi(priority)
 	text, isKill := strings.CutPrefix(text, oomRecord)
 	if err != nil || n >= userPriority || !isKill {
-		return ""
+		return "", ""
 	}
 	text, _, _ = strings.Cut(text, "\n")
 	// Bytes that are not printable ASCII, and backslashes, are \xNN.
@@ -76,17 +111,17 @@ func oomCause(record, container, sandbox string) string {
 	at := max(0, len(text)-len(task)-maxName)
 	before, process, _ := strings.Cut(text[at:], task)
 	limits, group := cutLast(text[:at]+before, ",task_memcg=")
-	_, limit := cutLast(limits, ",oom_memcg=")
+	_, limit = cutLast(limits, ",oom_memcg=")
 	id, subject := container, "the container"
 	if !hasID(group, id) {
 		id, subject = sandbox, "the sandbox of its pod"
 	}
 	if !hasID(group, id) {
-		return ""
+		return "", ""
 	}
 	before, _, _ = strings.Cut(group, id)
 	pod := path.Dir(before + "x")
-	return fmt.Sprintf("the kernel killed process %q: %s", process, reached(constraint, limit, pod, id, subject))
+	return fmt.Sprintf("the kernel killed process %q: %s", process, reached(constraint, limit, pod, id, subject)), limit
 }
 
 // hasID reports whether a cgroup, or one above it, has the id in its name.

@@ -49,9 +49,29 @@ func TestOOMCauseOfRecord(t *testing.T) {
 		"another text":         {"6,1,2,-;something else, ctr\n", ""},
 		"cut off":              {head + pod + "/ctr,task_memcg=" + pod + "/ctr", ""},
 	} {
-		if got := oomCause(c.record, "ctr", "box"); got != c.want {
+		if got, _ := oomCause(c.record, "ctr", "box"); got != c.want {
 			t.Errorf("%s: cause = %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestStalls: pressure before a kill is told, if there was any.
+func TestStalls(t *testing.T) {
+	for some, want := range map[string]string{
+		"0.99": "", "41.80": "; its processes had waited for memory in 42% of the last 10 seconds",
+	} {
+		file := filepath.Join(t.TempDir(), "memory.pressure")
+		write(t, file, "some avg10="+some+" avg60=0.00 avg300=0.00 total=1\nfull avg10=90.00 avg60=0 avg300=0 total=1\n")
+		if got := stalls(file); got != want {
+			t.Errorf("with %s%%: %q, want %q", some, got, want)
+		}
+	}
+	if got := stalls(pressureFile("/not/there")); got != "" {
+		t.Errorf("of a cgroup that is gone: %q", got)
+	}
+	record := "6,1,2,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/pod,task_memcg=/pod/ctr,task=x,pid=1,uid=0\n"
+	if _, limit := oomCause(record, "ctr", "box"); limit != "/pod" {
+		t.Errorf("cgroup with the limit = %q, want /pod", limit)
 	}
 }
 
