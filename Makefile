@@ -112,6 +112,10 @@ vm: deps ## build the shim of virtual machines, and a guest image for User-Mode 
 test-qemu: tools vm-qemu images embedded ## the tests of virtual machines with QEMU, emulated (root)
 	SOAK=1 VM_HANDLER=vm-qemu $(GO) test $(RACE) -count=1 -timeout 60m -run '^TestVM' ./test/integration/
 
+.PHONY: test-gpu
+test-gpu: build tools images ## a GPU in a container by CDI, on a machine that has one (root); never ran there
+	@test/gpu/run.sh
+
 .PHONY: test-containerd
 test-containerd: tools vm images ## a real containerd, which it builds, runs pods with the shim of virtual machines (root)
 	@test/host/setup.sh
