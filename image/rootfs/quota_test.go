@@ -230,6 +230,10 @@ func usageOfKernel(t *testing.T, n *quotaNode) {
 	if told.Bytes < walked.Bytes || told.Bytes > walked.Bytes+64<<10 || told.Bytes < 1<<20 || told.Inodes < walked.Inodes {
 		t.Errorf("usage %+v, a walk counts %+v", told, walked)
 	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(root, &fs); err != nil || fs.Blocks*uint64(fs.Bsize) != quotaBytes {
+		t.Errorf("size of the filesystem %d, %v, want %d", fs.Blocks*uint64(fs.Bsize), err, quotaBytes)
+	}
 	if u, err := n.quota.usage(project); err != nil || u.HardLimit != quotaBytes/quotaBlock {
 		t.Errorf("limit %+v, %v", u, err)
 	}

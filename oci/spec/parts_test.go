@@ -404,7 +404,8 @@ func TestExecProcess(t *testing.T) {
 		len(p.Env) != env {
 		t.Errorf("ExecProcess = %+v, want the container's process with the command and without a terminal", p)
 	}
-	if tty, _ := ExecProcess(s.Process, []string{"sh"}, true, ""); !tty.Terminal || !slices.Contains(tty.Env, "TERM=xterm") {
+	tty, _ := ExecProcess(s.Process, []string{"sh"}, true, "")
+	if !tty.Terminal || !slices.Contains(tty.Env, "TERM=xterm") {
 		t.Errorf("ExecProcess with a terminal: environment %q, want TERM=xterm in it", tty.Env)
 	}
 	if s.Process.Args[0] == "sh" || len(s.Process.Env) != env {
