@@ -18,8 +18,8 @@ import (
 // the container's, its sandbox's (that of a virtual machine or of gVisor), the pod's, that of another cgroup, or none.
 // Both are ids; the cgroup of the container or of its sandbox has one of them in its name. The source is the kernel's
 // log (mm/oom_kill.c, since Linux 5.0), which names both cgroups. It returns "" where that log cannot be read or does
-// not have the kill in one piece: the kernel writes at most ten in five seconds. Pressure before the kill is added, where
-// the kernel measures it.
+// not have the kill in one piece: the kernel writes at most ten in five seconds. It adds the pressure before the kill,
+// where the kernel measures that.
 func OOMCause(container, sandbox string) string {
 	// Not an os.File: its Read would wait for the next record.
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)

@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,11 +40,54 @@ func (n *node) device(vendor, class string) {
 	n.must(os.WriteFile(filepath.Join(n.cdi, vendor+"-"+class+".json"), []byte(text), 0o644))
 }
 
+// likeToolkit writes the CDI specification of nvidia.com/card=0 in the form of "nvidia-ctk cdi generate": devices apart
+// from edits of all containers, among them hooks of its own program, which change the root filesystem before its
+// process starts.
+func (n *node) likeToolkit() {
+	n.Helper()
+	dir := n.TempDir()
+	program := filepath.Join(dir, "nvidia-cdi-hook")
+	build := exec.Command("go", "build", "-o", program, "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook")
+	build.Dir = "test/nri"
+	build.Env = append(os.Environ(), "CGO_ENABLED=1") // for go-nvml, which the hooks here do not call
+	if out, err := build.CombinedOutput(); err != nil {
+		n.Fatalf("%v: %s", err, out)
+	}
+	hook := func(args ...string) string {
+		list, err := json.Marshal(append([]string{"nvidia-cdi-hook"}, args...))
+		n.must(err)
+		return `{hookName: createContainer, path: ` + program + `, args: ` + string(list) +
+			`, env: ["NVIDIA_CTK_DEBUG=false"]}`
+	}
+	text := `
+cdiVersion: 0.5.0
+kind: nvidia.com/card
+devices:
+- name: "0"
+  containerEdits:
+    deviceNodes: [{path: /dev/nvidia0, hostPath: /dev/zero}, {path: /dev/dri/card0, hostPath: /dev/null}]
+    hooks:
+    - ` + hook("chmod", "--mode", "711", "--path", "/dev/dri") + `
+containerEdits:
+  env: [NVIDIA_VISIBLE_DEVICES=void]
+  deviceNodes: [{path: /dev/nvidiactl, hostPath: /dev/null}]
+  mounts:
+  - hostPath: /lib/x86_64-linux-gnu/libm.so.6
+    containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.1
+    options: [ro, nosuid, nodev, rbind, rprivate]
+  hooks:
+  - ` + hook("create-symlinks", "--link", "libcuda.so.1::/usr/lib/x86_64-linux-gnu/libcuda.so") + `
+  - ` + hook("update-ldcache", "--folder", "/usr/lib/x86_64-linux-gnu") + `
+`
+	n.must(os.WriteFile(filepath.Join(n.cdi, "like-toolkit.yaml"), []byte(text), 0o644))
+}
+
 // nvidiaToolkit: the toolkit's plugin injects the CDI devices of an annotation, management devices only into pods of
 // the namespaces that it was given, and it connects again when podd has been killed.
 func nvidiaToolkit(n *node) {
 	n.device("nvidia.com", "gpu")
 	n.device("management.nvidia.com", "gpu")
+	n.likeToolkit()
 	log := logrus.New()
 	log.SetOutput(n.Output())
 	plugin := nvidia.NewPlugin(n.Context(), log, []string{"gpu-operator"})
@@ -62,6 +106,10 @@ func nvidiaToolkit(n *node) {
 		!strings.Contains(err.Error(), "nvidia.com/gpu=9") {
 		n.Errorf("a container with a device that does not exist: %v, want an error with its name", err)
 	}
+	const libraries = "/usr/lib/x86_64-linux-gnu"
+	n.want(n.run("like-the-toolkit", map[string]string{key: "nvidia.com/card=0"}, nil), "echo $NVIDIA_VISIBLE_DEVICES; "+
+		"head -c 3 /dev/nvidia0 | wc -c; readlink "+libraries+"/libcuda.so; "+
+		"grep -c libm.so.6 /etc/ld.so.cache; stat -c %a /dev/dri", "void\n3\nlibcuda.so.1\n1\n711")
 	n.must(n.Restart(n.Context(), n.Kill9))
 	n.awaitPlugins(1)
 	n.want(n.run("again", map[string]string{key: "nvidia.com/gpu=0"}, nil), look, "(gpu)\n3")
