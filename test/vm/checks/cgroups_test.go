@@ -92,6 +92,21 @@ func TestOOMKilled(t *testing.T) {
 	}
 }
 
+// TestBlockIO: the class of a pod's annotation is in force, also after systemd has written the limits again.
+func TestBlockIO(t *testing.T) {
+	k := newKubelet(t)
+	k.runPod(func(p *cri.PodSandboxConfig) {
+		p.Annotations = map[string]string{"blockio.resources.beta.kubernetes.io/pod": "slow"}
+	})
+	id := k.start("sleep 10000")
+	for range 2 {
+		if got := k.limit(id, "io.max"); !strings.Contains(got, "rbps=3000000") {
+			t.Errorf("io.max = %q, want rbps=3000000", got)
+		}
+		systemctl(t, "daemon-reload")
+	}
+}
+
 // TestWritableCgroups: with the handler's writable_cgroups a container in a user namespace divides its own cgroup, as
 // systemd does, but changes none of its limits; and podd still runs commands in it and removes it. A container without
 // a user namespace has read-only cgroups.

@@ -51,6 +51,13 @@ install_podd() {
 	[ "$handler" = runc ] || printf '[runtime]\ndefault_handler = "%s"\n' "$handler" >/etc/podd/podd.toml.d/50-vm.toml
 	printf '[runtime.handlers.writable]\npath = "%s"\nwritable_cgroups = true\n' "$handler" \
 		>/etc/podd/podd.toml.d/60-writable.toml
+	printf '[runtime]\nblockio_config_file = "/etc/podd/blockio.yaml"\n' >/etc/podd/podd.toml.d/70-blockio.toml
+	cat >/etc/podd/blockio.yaml <<-END
+		Classes:
+		  slow:
+		  - Devices: ["/dev/nvme*n1"]
+		    ThrottleReadBps: 3M
+	END
 	systemctl daemon-reload
 }
 
