@@ -201,6 +201,7 @@ func TestHostileArtifactVolumes(t *testing.T) {
 		"twice":         {named("a", "./a"), `two of its files have the name "a"`},
 		"nothing":       {artifactOf(t, emptyJSON, blob{emptyJSON, "{}", "", ""}), "it has no files"},
 		"no blobs":      {artifactOf(t, emptyJSON), "it has no files"},
+		"encrypted":     {artifactOf(t, emptyJSON, blob{"x.tar+gzip+encrypted", "1", title, "a"}), "is encrypted"},
 		"a large sum": {oddImage(t, named("a", "b"), func(m *v1.Manifest, _ map[string]any) {
 			m.Layers[0].Size, m.Layers[1].Size = 2000, 2000
 		}), "more than 3000 bytes (max_image_bytes)"},

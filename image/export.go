@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/copy"
@@ -19,6 +20,7 @@ import (
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/image/layers"
 	"github.com/podd-project/podd/image/registry"
 )
 
@@ -111,9 +113,13 @@ func exportTo(
 	if err != nil {
 		return err
 	}
-	_, kind, err := source.GetManifest(ctx, nil)
+	raw, kind, err := source.GetManifest(ctx, nil)
 	if err := errors.Join(err, source.Close()); err != nil {
 		return err
+	}
+	if man, err := manifest.FromBlob(raw, kind); err != nil || isEncrypted(man) {
+		return errors.Join(err, fmt.Errorf("it was pulled encrypted: podd has its layers decrypted only: %w",
+			errdefs.ErrFailedPrecondition))
 	}
 	tags := e.namedTags()
 	to, err := exportReference(kind, file, tags)
@@ -136,6 +142,12 @@ func exportTo(
 		RemoveSignatures: true, // an archive cannot hold them
 	})
 	return err
+}
+
+// isEncrypted reports whether the manifest of a stored image has encrypted layers, whose stored tars are not.
+func isEncrypted(man manifest.Manifest) bool {
+	isLayer := func(l manifest.LayerInfo) bool { return layers.IsEncrypted(l.MediaType) }
+	return slices.ContainsFunc(man.LayerInfos(), isLayer)
 }
 
 // exportReference names the archive of an image with that type of manifest.

@@ -80,6 +80,8 @@ type Adder struct {
 	// MaxMetadata bounds the parts of all tars that are kept in addition to the files: headers, padding and the data of
 	// sparse files, in bytes as tar-split writes them, about 1.4 KB for each file.
 	MaxMetadata int64
+	// Decrypt decrypts a blob for which IsEncrypted is true.
+	Decrypt func(types.BlobInfo, io.Reader) (io.Reader, error)
 	// Downloads and Unpacks bound how many layers are fetched and unpacked at the same time.
 	Downloads, Unpacks int
 	// Note gets the progress of downloads; it may be called concurrently.
@@ -191,6 +193,9 @@ func (a *Adder) fetch(ctx context.Context, s *staged) error {
 }
 
 func (a *Adder) download(ctx context.Context, s *staged) error {
+	if IsEncrypted(s.Blob.MediaType) {
+		s.decrypt = a.Decrypt
+	}
 	if file, ok := a.Files[s.Blob.Digest]; ok {
 		return os.Rename(file, s.blob())
 	}

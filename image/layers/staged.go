@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 
+	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
 	drivers "go.podman.io/storage/drivers"
 )
@@ -27,6 +28,8 @@ type staged struct {
 	metadata bounded
 	// count counts files and bytes, and fails at their limits.
 	count func(files, bytes int64) error
+	// decrypt is set if the file blob is encrypted.
+	decrypt func(types.BlobInfo, io.Reader) (io.Reader, error)
 }
 
 // makeDir makes the directory, without what an earlier try has left.
@@ -44,7 +47,7 @@ func (s *staged) replaced() string { return filepath.Join(s.dir, "replaced") }
 // files is the directory of the unpacked files. Storage's cleanup of a staged layer removes its parent.
 func (s *staged) files() string { return filepath.Join(s.dir, "files") }
 
-// unpack decompresses the blob, once, unpacks the tar and checks its digest.
+// unpack decrypts and decompresses the blob, once, unpacks the tar and checks its digest.
 func (s *staged) unpack(ctx context.Context) error {
 	// The mode of the lowest layer's directory if the tar does not have it, as storage makes it.
 	const rootMode = 0o555
@@ -58,8 +61,20 @@ func (s *staged) unpack(ctx context.Context) error {
 	return errors.Join(s.unpackFile(ctx, blob), blob.Close(), os.Remove(s.blob()))
 }
 
-func (s *staged) unpackFile(ctx context.Context, blob io.Reader) error {
-	plain, err := Decompress(UntilDone{ctx, blob})
+func (s *staged) unpackFile(ctx context.Context, blob io.Reader) (err error) {
+	blob = UntilDone{ctx, blob}
+	if s.decrypt != nil {
+		if blob, err = s.decrypt(s.Blob, blob); err != nil {
+			return err
+		}
+		// The HMAC is verified at the end, which the tar need not have reached.
+		defer func() {
+			if _, end := io.Copy(io.Discard, blob); end != nil {
+				err = fmt.Errorf("the encrypted layer is not intact: %.100q", end.Error())
+			}
+		}()
+	}
+	plain, err := Decompress(blob)
 	if err != nil {
 		return err
 	}
@@ -97,11 +112,15 @@ func (s *staged) store(to storage.Store) error {
 		return err
 	}
 	defer tarSplit.Close() // read only; storage has closed it unless it has failed early
+	compressed := s.Blob.Digest
+	if IsEncrypted(s.Blob.MediaType) {
+		compressed = "" // see WithDecrypted
+	}
 	_, err = to.ApplyStagedLayer(storage.ApplyStagedLayerOptions{
 		ID: s.ID, ParentLayer: s.Parent,
 		DiffOutput: &drivers.DriverWithDifferOutput{
 			Target: s.files(), Size: s.size, UIDs: sorted(s.uids), GIDs: sorted(s.gids),
-			UncompressedDigest: s.DiffID, CompressedDigest: s.Blob.Digest, TarSplit: tarSplit, RootDirMode: &mode,
+			UncompressedDigest: s.DiffID, CompressedDigest: compressed, TarSplit: tarSplit, RootDirMode: &mode,
 		},
 	})
 	if errors.Is(err, storage.ErrDuplicateID) {

@@ -24,6 +24,8 @@ type Config struct {
 	AuthFile string `toml:"auth_file" comment:"Credentials for pulls whose request has none: containers-auth.json(5). Empty: none; files in the home directory of root are not used."`
 	// AuthDir has credentials NAMESPACE.json for pulls of a namespace's pods.
 	AuthDir string `toml:"auth_dir" comment:"Directory of credentials by namespace: NAMESPACE.json is used instead of auth_file for the pods of that namespace. Read at every pull."`
+	// DecryptionKeysPath is a directory with the private keys of encrypted images. Only the processes of pulls read them.
+	DecryptionKeysPath string `toml:"decryption_keys_path" comment:"Directory of private keys for encrypted images: PEM, DER or JWK without password, for PKCS7 with the certificate. Read at every pull of one. Empty: encrypted images are refused."`
 	// Pinned are globs of image names that the kubelet must not garbage-collect; * matches any characters, slashes
 	// included. A glob without a tag matches every tag.
 	Pinned []string `toml:"pinned_images" comment:"Images that the kubelet must not garbage-collect, by name; * matches any characters, a name without a tag matches every tag."`
@@ -77,6 +79,7 @@ func (c Config) Validate(problem func(key string, err error)) {
 		{"policy_dir", c.PolicyDir},
 		{"auth_file", c.AuthFile},
 		{"auth_dir", c.AuthDir},
+		{"decryption_keys_path", c.DecryptionKeysPath},
 		{"preload_dir", c.PreloadDir},
 		{"additional_layer_store", c.AdditionalLayerStore},
 	} {

@@ -31,6 +31,9 @@ func (w *worker) addLayers(ctx context.Context, job copyJob, corrupt []string) (
 	if !ok {
 		return nil, nil
 	}
+	if err := w.readKeys(chain); err != nil {
+		return nil, err
+	}
 	plan := lazyPlan{store: w.storage, chain: chain, corrupt: corrupt, most: w.cfg.MaxImageBytes}
 	if err := plan.make(ctx, w.lookUp, job.image.digest); err != nil {
 		return nil, err
@@ -44,7 +47,7 @@ func (w *worker) adder(source types.ImageSource, files map[digest.Digest]string,
 	meter := &unpackMeter{mostBytes: w.cfg.MaxImageBytes, mostFiles: maxImageFiles}
 	return &layers.Adder{
 		Store: w.storage, Source: source, Files: files, Dir: w.temp, Note: out.Note, Count: meter.add,
-		MaxBlob: w.cfg.MaxImageBytes, MaxMetadata: w.cfg.MaxImageBytes / metadataShare,
+		MaxBlob: w.cfg.MaxImageBytes, MaxMetadata: w.cfg.MaxImageBytes / metadataShare, Decrypt: w.decrypt,
 		Downloads: maxDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
 	}
 }

@@ -111,6 +111,9 @@ func (w *worker) artifactBlobs(all []v1.Descriptor) (blobs []artifactBlob, err e
 				errdefs.ErrResourceExhausted)
 		}
 		left -= d.Size
+		if layers.IsEncrypted(d.MediaType) {
+			return nil, fmt.Errorf("blob %s is encrypted: podd decrypts images only: %w", d.Digest, errdefs.ErrInvalidArgument)
+		}
 		name := d.Digest.Encoded()
 		for _, key := range []string{filepathKey, v1.AnnotationTitle} {
 			if title := d.Annotations[key]; title != "" {

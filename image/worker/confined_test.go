@@ -147,9 +147,11 @@ func TestFilesOfPull(t *testing.T) {
 	l := Layout{Root: filepath.Join(dir, "s"), RunRoot: filepath.Join(dir, "run")}
 	cfg.Policy, cfg.AuthFile = filepath.Join(dir, "policy.json"), filepath.Join(dir, "auth.json")
 	key, hidden := filepath.Join(dir, "keys/key.gpg"), filepath.Join(dir, "keys/hidden")
+	cfg.DecryptionKeysPath = filepath.Join(dir, "decryption")
+	decryption := filepath.Join(cfg.DecryptionKeysPath, "key.pem")
 	for path, content := range map[string]string{
 		cfg.Policy: `{"transports":{"docker":{"":[{"keyPaths":["` + key + `"]}]}}}`, cfg.AuthFile: "{}",
-		key: "", hidden: "",
+		key: "", hidden: "", decryption: "",
 		l.Root + "/rootfs/c/merged/file": "", l.Root + "/overlay/l/diff/file": "", l.Root + "/tmp/pull-1/file": "",
 		l.Root + "/tmp/pull-2/file": "", l.Integrity(): "{}", l.RunRoot + "/lock": "",
 	} {
@@ -164,6 +166,7 @@ func TestFilesOfPull(t *testing.T) {
 		{"/proc/sys/kernel/core_pattern", absent}, {l.Root + "/rootfs/c/merged/file", none},
 		{l.Root + "/tmp/pull-2/file", none}, {l.Integrity(), none},
 		{"/etc/hosts", read}, {cfg.Policy, read}, {cfg.AuthFile, none}, {key, read},
+		{decryption, read},
 		{l.Root + "/overlay/l/diff/file", both}, {l.Root + "/tmp/pull-1/file", both}, {l.RunRoot + "/lock", both},
 	}
 	args := []string{openProbe}
@@ -186,14 +189,16 @@ func TestFilesOfArtifact(t *testing.T) {
 	needLandlock(t)
 	job, layer := confinedStore(t)
 	job.Layout, job.Config.RegistriesConf = Layout{}, filepath.Join(job.Dir, "registries.conf")
-	file := filepath.Join(layer, "file")
-	err := errors.Join(os.WriteFile(job.Config.RegistriesConf, nil, 0o600), os.WriteFile(file, nil, 0o600))
+	job.Part, job.Config.DecryptionKeysPath = &Part{}, t.TempDir()
+	file, key := filepath.Join(layer, "file"), filepath.Join(job.Config.DecryptionKeysPath, "key")
+	err := errors.Join(os.WriteFile(job.Config.RegistriesConf, nil, 0o600), os.WriteFile(file, nil, 0o600),
+		os.WriteFile(key, nil, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := confinedLines(t, job, openProbe, "/etc/shadow", file, job.Config.RegistriesConf)
-	if want := []string{"no no", "no no", "yes no"}; !slices.Equal(got, want) {
-		t.Errorf("may read and write /etc/shadow, a layer, and its registries.conf: %q, want %q", got, want)
+	got := confinedLines(t, job, openProbe, "/etc/shadow", file, key, job.Config.RegistriesConf)
+	if want := []string{"no no", "no no", "no no", "yes no"}; !slices.Equal(got, want) {
+		t.Errorf("may read and write /etc/shadow, a layer, a decryption key, and its registries.conf: %q, want %q", got, want)
 	}
 }
 

@@ -180,7 +180,8 @@ func (i *instance) keepTop(to storage.Store) error {
 func (i *instance) chain() ([]layers.Layer, bool) {
 	kinds := []string{".tar", ".tar.gzip", ".tar+gzip", ".tar.zstd", ".tar+zstd"}
 	unknown := func(blob types.BlobInfo) bool {
-		return !slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasSuffix(blob.MediaType, kind) })
+		plain := strings.TrimSuffix(blob.MediaType, "+encrypted")
+		return !slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasSuffix(plain, kind) })
 	}
 	if slices.ContainsFunc(i.layers, unknown) {
 		return nil, false

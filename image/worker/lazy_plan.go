@@ -208,10 +208,10 @@ func (p *lazyPlan) mayBeLazy(l *layers.Layer) bool {
 	return err != nil || len(same) == 0
 }
 
-// tocOf returns the digest of a layer's table of contents, "" if it has none.
+// tocOf returns the digest of a layer's table of contents, "" if it has none. An encrypted layer is always fetched.
 func tocOf(l layers.Layer) digest.Digest {
 	d, err := toc.GetTOCDigest(l.Blob.Annotations)
-	if err != nil || d == nil || d.Algorithm() != digest.Canonical {
+	if err != nil || d == nil || d.Algorithm() != digest.Canonical || layers.IsEncrypted(l.Blob.MediaType) {
 		return ""
 	}
 	return *d

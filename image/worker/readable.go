@@ -52,14 +52,14 @@ func libraryPaths() []string {
 
 // readablePaths returns the files that the configuration names, anywhere, for a pull's process to read.
 func readablePaths(c registry.Config) []string {
-	paths := []string{c.RegistriesConf, c.RegistriesConfDir(), c.Policy, os.Getenv("SSL_CERT_FILE")}
+	paths := []string{c.RegistriesConf, c.RegistriesConfDir(), c.Policy, c.DecryptionKeysPath, os.Getenv("SSL_CERT_FILE")}
 	certificates := filepath.SplitList(os.Getenv("SSL_CERT_DIR"))
 	paths = slices.Concat(paths, certificates, registry.PolicyPaths(c.Policy))
 	for _, dir := range signatureDirs {
 		paths = append(paths, lookasidePaths(dir)...)
 	}
 	withLinks := slices.Concat(certificates, authorityDirs, signatureDirs, registry.CertificateDirs,
-		[]string{c.RegistriesConfDir()})
+		[]string{c.RegistriesConfDir(), c.DecryptionKeysPath})
 	for _, dir := range withLinks {
 		paths = append(paths, linkTargets(dir)...)
 	}

@@ -84,6 +84,9 @@ var keptEnv = []string{
 }
 
 func childEnv(job Job) []string {
+	if job.Verify != "" || job.Part != nil {
+		job.Config.DecryptionKeysPath = "" // it may not read the keys
+	}
 	env := []string{
 		"TMPDIR=" + job.Dir, pullDirEnv + "=" + job.Dir,
 		// Each layer needs buffers of several MiB, which would be most of a small heap: collecting garbage as often as

@@ -166,7 +166,9 @@ func (w *worker) copy(ctx context.Context, job copyJob) (*storage.Image, error) 
 		return nil, err
 	}
 	defer func() { _ = policy.Destroy() }() // frees memory, cannot fail otherwise
-	to, err := containersstorage.Transport.NewStoreReference(layers.WithLazy(w.storage, job.lazy), nil, job.image.id)
+	chain, _ := job.image.chain()
+	store := layers.WithDecrypted(layers.WithLazy(w.storage, job.lazy), chain)
+	to, err := containersstorage.Transport.NewStoreReference(store, nil, job.image.id)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containers/ocicrypt/config"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
@@ -22,6 +23,8 @@ type worker struct {
 	layout  Layout
 	// temp is for temporary files; the daemon removes it.
 	temp string
+	// keys are those that decrypt the layers of the image in progress.
+	keys *config.DecryptConfig
 	// lookUp asks the daemon for layers of the additional layer store. Nil: there is none.
 	lookUp func(context.Context, LookUp) (Found, error)
 }

@@ -23,7 +23,7 @@ var liveKeys = []string{
 	"network.conf_dir", "network.bin_dirs", "network.conf_template", "network.ip_preference", "network.add_timeout",
 	"network.del_timeout", "network.skip_idle_plugins",
 	"image.registries_conf", "image.policy", "image.policy_dir", "image.auth_file",
-	"image.auth_dir", "image.pinned_images",
+	"image.auth_dir", "image.decryption_keys_path", "image.pinned_images",
 	"image.variant_annotations", "image.preload_dir", "image.pull_progress_timeout", "image.pull_min_rate",
 	"image.additional_layer_store",
 	"image.max_image_bytes", "image.max_writable_bytes", "image.pull_memory",
