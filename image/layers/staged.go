@@ -69,7 +69,7 @@ func (s *staged) unpackFile(ctx context.Context, blob io.Reader) (err error) {
 		}
 		// The HMAC is verified at the end, which the tar need not have reached.
 		defer func() {
-			if _, end := io.Copy(io.Discard, blob); end != nil {
+			if _, end := io.Copy(io.Discard, blob); end != nil && ctx.Err() == nil {
 				err = fmt.Errorf("the encrypted layer is not intact: %.100q", end.Error())
 			}
 		}()
