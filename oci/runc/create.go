@@ -145,6 +145,20 @@ func (r *Runtime) undoCreate(b bundle, interrupted bool) error {
 	return nil
 }
 
+// awaitMonitor is findMonitor for a creation that a killed podd has begun: conmon may have forked and not written the
+// pid yet. It returns false once no conmon runs for the bundle.
+func (r *Runtime) awaitMonitor(ctx context.Context, b bundle) (m process.Process, ok bool, err error) {
+	errPoll := process.Poll(ctx, func() bool {
+		if m, ok = findMonitor(b); ok {
+			return true
+		}
+		var monitors map[string][]process.Process
+		monitors, err = r.scanMonitors(0)
+		return err != nil || len(monitors[b.ID()]) == 0
+	})
+	return m, ok, errors.Join(errPoll, err)
+}
+
 // findMonitor returns the bundle's monitor, if it is alive: by its pid file, verified by its command line. It is used
 // for bundles without a record.
 func findMonitor(b bundle) (process.Process, bool) {

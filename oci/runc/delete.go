@@ -35,8 +35,10 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 		// Never created completely, or damaged.
 		rec = r.rebuildRecord(b)
 	}
-	if rec.pending() {
-		rec.Monitor, _ = findMonitor(b) // of a restore that was interrupted
+	if rec.pending() { // a restore was interrupted
+		if err := r.undoCreate(b, true); err != nil {
+			return fmt.Errorf("delete container %s: %w", id, err)
+		}
 	}
 	if err := r.deleteContainer(ctx, b, rec); err != nil {
 		return fmt.Errorf("delete container %s: %w", id, err)

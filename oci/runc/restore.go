@@ -148,9 +148,12 @@ func (r *Runtime) completeRestore(ctx context.Context, b bundle, rec record) (re
 	if !b.restoreBegan() {
 		return rec, nil
 	}
-	monitor, ok := findMonitor(b)
+	monitor, ok, err := r.awaitMonitor(ctx, b)
+	if err != nil {
+		return rec, fmt.Errorf("find the monitor of a restore that a stopped podd began: %w", err)
+	}
 	if !ok {
-		return rec, r.forgetRestore(b)
+		return rec, forgetRestore(b)
 	}
 	var pid int
 	err = process.Poll(ctx, func() bool {
@@ -170,10 +173,9 @@ func (r *Runtime) completeRestore(ctx context.Context, b bundle, rec record) (re
 }
 
 // forgetRestore lets Start restore the container if a podd was killed before it had started a monitor.
-func (r *Runtime) forgetRestore(b bundle) error {
-	monitors, err := r.scanMonitors(0)
-	if err != nil || len(monitors[b.ID()]) > 0 || driver.FileExists(conmon.MonitorPidFile(b.Dir())) {
-		return err
+func forgetRestore(b bundle) error {
+	if driver.FileExists(conmon.MonitorPidFile(b.Dir())) {
+		return nil
 	}
 	return os.Remove(b.restoring())
 }

@@ -29,18 +29,21 @@ const (
 	linkName = "log.link"
 )
 
-// linkFirst prepares the names for a monitor that opens log. The caller keeps log open until conmon has forked.
+// linkFirst prepares the names for a monitor that opens log. The caller keeps log open until conmon has forked. Names
+// may be left of a restore that a killed podd had begun.
 func linkFirst(bundle string, log *os.File) error {
 	if log == nil {
 		return nil
 	}
 	descriptor := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), log.Fd())
-	err := os.Symlink(descriptor, filepath.Join(bundle, logName))
-	if err == nil {
-		err = os.Symlink(os.DevNull, filepath.Join(bundle, nextName))
-	}
-	if err != nil {
-		return fmt.Errorf("link log: %w", err)
+	for name, target := range map[string]string{logName: descriptor, nextName: os.DevNull} {
+		path := filepath.Join(bundle, name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("link log: %w", err)
+		}
+		if err := os.Symlink(target, path); err != nil {
+			return fmt.Errorf("link log: %w", err)
+		}
 	}
 	return nil
 }
