@@ -292,6 +292,18 @@ func TestRefusedAdjustments(t *testing.T) {
 	}
 }
 
+// TestHighScoreOfPodd: a podd that may not lower its own oom_score_adj, as below a user's systemd, refuses a lower one
+// of a plugin, not an adjustment without one.
+func TestHighScoreOfPodd(t *testing.T) {
+	n := newNode(t, nil, nil)
+	n.connect(t, &testPlugin{create: adjusting(func(a *api.ContainerAdjustment) { a.AddEnv("A", "1") })})
+	c := newCreation("c1")
+	c.Facts.OOMScoreAdjMin = 200
+	if _, err := n.Create(t.Context(), c); err != nil {
+		t.Errorf("Create = %v, want no error", err)
+	}
+}
+
 // TestOwnKernelRefusesFields: a runtime with a kernel of its own would ignore them.
 func TestOwnKernelRefusesFields(t *testing.T) {
 	ignored := map[string]string{

@@ -73,8 +73,8 @@ func checkProcess(c Creation, adj *api.ContainerAdjustment) error {
 			return invalid("rlimits", "%s: %d is more than podd may set, which is %d", l.Type, l.Hard, most)
 		}
 	}
-	least := int64(c.Facts.OOMScoreAdjMin)
-	if v := adj.GetLinux().GetOomScoreAdj().GetValue(); v < least || v > 1000 {
+	score, least := adj.GetLinux().GetOomScoreAdj(), int64(c.Facts.OOMScoreAdjMin)
+	if v := score.GetValue(); score != nil && (v < least || v > 1000) {
 		return invalid("linux.oom_score_adj", "%d is not between %d, the least that podd may set, and 1000", v, least)
 	}
 	return nil
