@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -73,7 +74,7 @@ func (c *Container) removeUnusedLog(siblings []*Container) {
 // teardownContainer is the only undo of buildContainer. It needs only the record and may be repeated.
 func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
 	operation.SetStage(ctx, "delete container")
-	if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
+	if err := e.deleteProcess(ctx, c.pod, c.ID, c.Status().Process); err != nil {
 		return fmt.Errorf("delete container: %w", err) // its root filesystem may still be in use
 	}
 	operation.SetStage(ctx, "release root filesystem")
@@ -83,15 +84,17 @@ func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
 	return nil
 }
 
-// deleteProcess deletes the container of that id by the pod's handler. A handler that is no longer configured does not
-// keep a pod from being removed if no bundle is left.
-func (e *Engine) deleteProcess(ctx context.Context, p *Pod, id string) error {
+// deleteProcess deletes the container of that id by the pod's handler, and kills its first process if that has lost it.
+// A handler that is no longer configured does not keep a pod from being removed if no bundle is left.
+func (e *Engine) deleteProcess(ctx context.Context, p *Pod, id string, first oci.Process) error {
 	rt, err := p.handler.Runtime()
 	if err == nil {
-		return rt.Delete(ctx, id)
+		err = rt.Delete(ctx, id)
+	} else if _, lerr := os.Lstat(e.paths.Bundle(id)); errors.Is(lerr, fs.ErrNotExist) {
+		err = nil
 	}
-	if _, lerr := os.Lstat(e.paths.Bundle(id)); errors.Is(lerr, fs.ErrNotExist) {
-		return nil
+	if err != nil || p.BootID != e.node.BootID || p.OwnKernel && id != p.ID { // which may share a process
+		return err
 	}
-	return err
+	return first.Kill(ctx)
 }

@@ -104,7 +104,7 @@ func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) er
 		if !c.awaitsRestore() {
 			return e.stopContainer(ctx, c, 0)
 		}
-		err := e.deleteProcess(ctx, c.pod, c.ID) // nothing watches it yet
+		err := e.deleteProcess(ctx, c.pod, c.ID, oci.Process{}) // nothing watches it yet
 		return errors.Join(err, e.publishExit(c, oci.Exit{At: time.Now()}))
 	})
 	return errors.Join(fmt.Errorf("start container: %w", cause), err)

@@ -44,7 +44,7 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 			return nil // its creation was undone
 		}
 		end = func(ctx context.Context, c *Container, _ *lifecycle.Stop) error { // the undo failed
-			return undo(ctx, e, func(ctx context.Context) error { return e.deleteProcess(ctx, c.pod, c.ID) })
+			return undo(ctx, e, func(ctx context.Context) error { return e.deleteProcess(ctx, c.pod, c.ID, oci.Process{}) })
 		}
 	case record.ContainerCreated:
 		if c.startFails() {
@@ -111,7 +111,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *lifecyc
 // the exit. It is the last resort because an exit that is not recorded yet is lost if podd dies.
 func (e *Engine) endByRuntime(c *Container) error {
 	return undo(e.life.Context(), e, func(ctx context.Context) error {
-		if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
+		if err := e.deleteProcess(ctx, c.pod, c.ID, c.Status().Process); err != nil {
 			return err
 		}
 		select {

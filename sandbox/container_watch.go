@@ -86,7 +86,7 @@ func (e *Engine) releaseExited(ctx context.Context, c *Container) {
 			return fmt.Errorf("wait for another operation on the container: %w", err)
 		}
 		defer c.slot.Release()
-		return e.deleteProcess(ctx, c.pod, c.ID)
+		return e.deleteProcess(ctx, c.pod, c.ID, c.Status().Process)
 	})
 	if err != nil {
 		c.log().WithError(err).Warn("failed to delete runtime state of exited container, removal will try again")

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -42,12 +43,7 @@ func (e *Engine) checkOwnCgroup(p *Pod, g usage.Cgroup) error {
 		ids = append(ids, c.ID)
 	}
 	only, err := g.Only(func(child string) bool {
-		for _, id := range ids {
-			if strings.Contains(child, id) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(child, id) })
 	})
 	if err == nil && !only {
 		err = fmt.Errorf("%w: cgroup %s holds more than pod sandbox %s", errdefs.ErrFailedPrecondition, g.Path(), p.ID)

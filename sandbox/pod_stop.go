@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -137,7 +138,7 @@ func (e *Engine) abandon(ctx context.Context, p *Pod, cause error) error {
 func (e *Engine) freeUnread(ctx context.Context, p *Pod) error {
 	var errs []error
 	for _, id := range e.recovery.unread.ContainersOf(p.ID) {
-		err := e.deleteProcess(ctx, p, id)
+		err := e.deleteProcess(ctx, p, id, oci.Process{})
 		if err == nil {
 			err = e.deps.Images.Release(ctx, id)
 		}
@@ -152,7 +153,7 @@ func (e *Engine) deleteInfra(ctx context.Context, p *Pod) error {
 	if !p.HasInfra() {
 		return nil
 	}
-	if err := e.deleteProcess(ctx, p, p.ID); err != nil {
+	if err := e.deleteProcess(ctx, p, p.ID, p.Status().Infra); err != nil {
 		return fmt.Errorf("delete infra container: %w", err)
 	}
 	return nil
