@@ -100,6 +100,49 @@ func TestHostilePluginsFailThePodOnly(t *testing.T) {
 	}
 }
 
+// TestMendedConf: a plugin that refuses a value of its configuration fails ADD and each DEL. The pod can be removed
+// once that is mended. One that was attached is detached with the configuration of its ADD only.
+func TestMendedConf(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.0.0", nil)
+	write := func(name, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(bin, "picky"), `#!/bin/sh
+if grep -q typo; then echo '{"code":7,"msg":"a typo"}'; exit 1; fi
+echo '{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.8/24"}]}'
+`, 0o755)
+	configure := func(extra string) {
+		t.Helper()
+		write(filepath.Join(c.cfg.ConfDir, "10.conflist"), fmt.Sprintf(
+			`{"cniVersion":"1.0.0","name":"told","plugins":[%s,{"type":"picky"%s}]}`, p.Conf(""), extra), 0o644)
+	}
+	configure(`,"typo":1`)
+	if _, err := c.Setup(t.Context(), request(t, "pod1")); err == nil || !strings.Contains(err.Error(), "a typo") {
+		t.Errorf("Setup = %v, want the error of the plugin", err)
+	}
+	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), "a typo") {
+		t.Errorf("Teardown with the same configuration = %v, want the error of the plugin", err)
+	}
+	configure("")
+	setup(t, c.CNI, request(t, "pod2"))
+	teardown(t, c.CNI, "pod1")
+	if calls := p.Calls("DEL"); len(calls) != 1 || calls[0].ContainerID != "pod1" {
+		t.Errorf("calls of DEL of the first plugin = %v, want one for pod1", calls)
+	}
+	p.Set("DEL", failpoint.Fail)
+	write(filepath.Join(c.cfg.ConfDir, "10.conflist"), `{"cniVersion":"1.0.0","name":"told","plugins":[{"type":"picky"}]}`,
+		0o644)
+	if err := c.Teardown(t.Context(), "pod2"); err == nil {
+		t.Error("Teardown of an attached pod with another configuration = nil, want the error of the plugin")
+	}
+	p.Set("DEL", failpoint.Succeed)
+	teardown(t, c.CNI, "pod2")
+}
+
 func TestHangingPluginIsKilledAtTheDeadline(t *testing.T) {
 	bin, p := installFailpoint(t)
 	c := startFailpoint(t, bin, p, "1.0.0", func(cfg *network.Config) {

@@ -34,6 +34,8 @@ type record struct {
 	Capabilities map[string]any `json:"capabilities,omitempty"`
 	// Result is the result of the last plugin that succeeded so far: prevResult for DEL.
 	Result json.RawMessage `json:"result,omitempty"`
+	// Failed is true if ADD of one of the plugins failed.
+	Failed bool `json:"failed,omitempty"`
 
 	list  *libcni.NetworkConfigList // Conf, parsed
 	syncs errgroup.Group            // of writeRecord

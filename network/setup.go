@@ -111,7 +111,8 @@ func (r *record) warnUnsupported(log logrus.FieldLogger) {
 // daemon crashes, DEL still has the prevResult for the plugins.
 func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 	if err := c.runAdd(ctx, r, func() error { return c.writeRecord(r) }); err != nil {
-		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
+		r.Failed = true
+		return Result{}, errors.Join(fmt.Errorf("CNI network %s: %w", r.list.Name, err), c.writeRecord(r))
 	}
 	c.dropCache(r.list.Name, r.PodID)
 	result, err := parseResult(r.Result, c.cfg().IPPreference)

@@ -79,8 +79,8 @@ func TestRecordIsSyncedDuringADD(t *testing.T) {
 	}{
 		"success":      {nil, nil, nil, 2}, // also of the result
 		"sync fails":   {unix.EIO, nil, unix.EIO, 2},
-		"plugin fails": {nil, broken, broken, 1},
-		"both fail":    {unix.EIO, broken, broken, 1},
+		"plugin fails": {nil, broken, broken, 2}, // also of the failure
+		"both fail":    {unix.EIO, broken, broken, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSyncing(t, test.synced, test.added)

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,28 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.del(ctx, record, c.skippable()); err != nil {
+	err = c.del(ctx, record, c.skippable())
+	if err != nil && record.Failed && c.mendConf(record) {
+		err = c.del(ctx, record, c.skippable())
+	}
+	if err != nil {
 		return err
 	}
 	return c.removeRecord(podID)
+}
+
+// mendConf replaces the configuration of an attachment that failed by the present one of that network, if that is
+// another: a plugin that refuses a value of its configuration does so at ADD and at each DEL.
+func (c *CNI) mendConf(r *record) (mended bool) {
+	list, _, _, err := loadConf(c.cfg().ConfDir)
+	if err != nil || list.Name != r.list.Name || bytes.Equal(list.Bytes, r.list.Bytes) {
+		return false
+	}
+	r.list = list
+	if result, err := normalize(r.Result, list.CNIVersion); err == nil {
+		r.Result = result
+	}
+	return true
 }
 
 // del runs the plugins except those that may be skipped.
