@@ -117,9 +117,12 @@ func exportTo(
 	if err := errors.Join(err, source.Close()); err != nil {
 		return err
 	}
-	if man, err := manifest.FromBlob(raw, kind); err != nil || isEncrypted(man) {
-		return errors.Join(err, fmt.Errorf("it was pulled encrypted: podd has its layers decrypted only: %w",
-			errdefs.ErrFailedPrecondition))
+	man, err := manifest.FromBlob(raw, kind)
+	if err != nil {
+		return err
+	}
+	if isEncrypted(man) {
+		return fmt.Errorf("it was pulled encrypted, and podd stores its layers decrypted: %w", errdefs.ErrFailedPrecondition)
 	}
 	tags := e.namedTags()
 	to, err := exportReference(kind, file, tags)

@@ -61,7 +61,7 @@ func TestNoQuota(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	cfg := config(t, reg.host)
-	cfg.MaxWritableBytes = 1
+	cfg.MaxWritableBytes = 1 << 20
 	if image.QuotaCheck(cfg.Config)(t.TempDir()) == nil {
 		t.Skip("the filesystem of the temporary directory has project quotas")
 	}

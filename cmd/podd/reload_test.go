@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/podd-project/podd/image"
 )
 
 // TestClientOfAWrongConfiguration: the daemon's directory is found as long as the file that names it can be read.
@@ -47,6 +49,16 @@ func TestReloadCommand(t *testing.T) {
 	s.config(t, "[log]\nlevel = \"debug\"\n[image]\npinned_images = [\"a\"]\n")
 	if out, code := reload(); code != 0 || out != "generation 3, changed: image.pinned_images, log.level\n" {
 		t.Errorf("reload = %q, %d, want generation 3 and the changed keys", out, code)
+	}
+	wrong := map[string]string{"blockio_config_file": "[runtime]\nblockio_config_file = \"/none\"\n"}
+	if image.QuotaCheck(image.Config{MaxWritableBytes: 1 << 20})(s.dir) != nil {
+		wrong["max_writable_bytes"] = "[image]\nmax_writable_bytes = 1048576\n"
+	}
+	for key, config := range wrong {
+		s.config(t, config)
+		if out, code := reload(); code != exitFailure || !strings.Contains(out, key) {
+			t.Errorf("reload with %s = %q, %d, want 1 and the key", config, out, code)
+		}
 	}
 	s.config(t, "[log]\nlevel = \"loud\"\n")
 	d.signal(t, syscall.SIGHUP)

@@ -25,7 +25,7 @@ type Config struct {
 	// AuthDir has credentials NAMESPACE.json for pulls of a namespace's pods.
 	AuthDir string `toml:"auth_dir" comment:"Directory of credentials by namespace: NAMESPACE.json is used instead of auth_file for the pods of that namespace. Read at every pull."`
 	// DecryptionKeysPath is a directory with the private keys of encrypted images. Only the processes of pulls read them.
-	DecryptionKeysPath string `toml:"decryption_keys_path" comment:"Directory of private keys for encrypted images: PEM, DER or JWK without password, for PKCS7 with the certificate. Read at every pull of one. Empty: encrypted images are refused."`
+	DecryptionKeysPath string `toml:"decryption_keys_path" comment:"Directory of private keys for encrypted images: PEM (PKCS8, PKCS1), DER or JWK without password, for PKCS7 with the certificate. Read at every pull of one. Empty: encrypted images are refused."`
 	// Pinned are globs of image names that the kubelet must not garbage-collect; * matches any characters, slashes
 	// included. A glob without a tag matches every tag.
 	Pinned []string `toml:"pinned_images" comment:"Images that the kubelet must not garbage-collect, by name; * matches any characters, a name without a tag matches every tag."`
@@ -47,13 +47,19 @@ type Config struct {
 	// MaxImageBytes bounds the layers of an image, unpacked, in bytes of content.
 	MaxImageBytes int64 `toml:"max_image_bytes" comment:"Largest image, unpacked, in bytes, and largest archive of images, uncompressed. A pull or load of a larger one fails."`
 	// MaxWritableBytes bounds the writable layer of a container; 0: not.
-	MaxWritableBytes int64 `toml:"max_writable_bytes" comment:"Most bytes that a container may write to its root filesystem, in at most one file for each 4 KiB of it, or 1,000. A write above it fails with EDQUOT, on XFS with ENOSPC. The directory root must be on ext4 or XFS with project quotas (mount option prjquota), and Linux 5.14; otherwise no container is created. Processes outside of user namespaces can evade it, by changing the project of their files. 0: no limit, the kubelet evicts pods."`
+	MaxWritableBytes int64 `toml:"max_writable_bytes" comment:"Most bytes that a container may write to its root filesystem, in at most one file for each 4 KiB of it, or 1,000. A write above it fails with EDQUOT, on XFS with ENOSPC. The directory root must be on ext4 or XFS with project quotas (mount option prjquota), and Linux 5.14; otherwise no container is created. Processes outside of user namespaces can evade it, by changing the project of their files. gVisor was not tried. 0: no limit."`
 	// PullMemory bounds the memory of the process that does a pull, in bytes.
 	PullMemory int64 `toml:"pull_memory" comment:"Most memory of the process that a pull runs in, in bytes. A pull that needs more fails. An image compressed with zstd --long needs 128 MiB for each layer in download."`
 }
 
 // minPullMemory is enough for layers with common windows.
 const minPullMemory = 256 << 20
+
+// Bounds of max_writable_bytes: room for the kernel's own directories, and what quotas can count.
+const (
+	minWritableBytes = 1 << 20
+	maxWritableBytes = 1 << 60
+)
 
 // DefaultConfig returns the default values.
 func DefaultConfig() Config {
@@ -103,8 +109,9 @@ func (c Config) validateNumbers(problem func(key string, err error)) {
 	if c.MaxImageBytes < 1 {
 		problem("max_image_bytes", fmt.Errorf("%d is less than 1", c.MaxImageBytes))
 	}
-	if c.MaxWritableBytes < 0 {
-		problem("max_writable_bytes", fmt.Errorf("%d is negative", c.MaxWritableBytes))
+	if n := c.MaxWritableBytes; n != 0 && (n < minWritableBytes || n > maxWritableBytes) {
+		problem("max_writable_bytes", fmt.Errorf("%d is neither 0 nor between %d and %d", n, minWritableBytes,
+			int64(maxWritableBytes)))
 	}
 	if c.PullMemory < minPullMemory {
 		problem("pull_memory", fmt.Errorf("%d is less than %d", c.PullMemory, minPullMemory))

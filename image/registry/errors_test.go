@@ -161,6 +161,7 @@ func TestConfigValidate(t *testing.T) {
 		"pull_grace":            func(c *Config) { c.PullGrace = -1 },
 		"pull_min_rate":         func(c *Config) { c.PullMinRate = -1 },
 		"max_image_bytes":       func(c *Config) { c.MaxImageBytes = 0 },
+		"max_writable_bytes":    func(c *Config) { c.MaxWritableBytes = 10 },
 		"pull_memory":           func(c *Config) { c.PullMemory = minPullMemory - 1 },
 		"variant_annotations":   func(c *Config) { c.VariantAnnotations = []string{"ok", ""} },
 		"pinned_images":         func(c *Config) { c.Pinned = []string{"ok", "**"} },

@@ -94,9 +94,7 @@ func (m *Mounts) discard(r Request) error {
 	if err := unmountParts(dir); err != nil {
 		return err
 	}
-	if err := m.unbound(dir); err != nil {
-		return err
-	}
+	m.unbound(dir)
 	return removeTree(dir)
 }
 
@@ -134,7 +132,7 @@ func (m *Mounts) build(r Request) error {
 	}
 	if rec.Project != 0 {
 		if err := m.bound(dir, rec.Project, r.MaxBytes); err != nil {
-			return err
+			return fmt.Errorf("bound the writable layer: %w", err)
 		}
 	}
 	if r.Mount != nil {
@@ -178,16 +176,17 @@ func makePrivateDir(dir string, ids *idMap) error {
 	return os.Chmod(dir, 0o710)
 }
 
-// unbound removes the limit of a filesystem before it is deleted: the kernel keeps limits without files.
-func (m *Mounts) unbound(dir string) error {
+// unbound removes the limit of a filesystem before it is deleted: the kernel keeps limits without files. A leftover
+// takes 72 bytes, and does not keep the container from being removed.
+func (m *Mounts) unbound(dir string) {
 	r, err := readRecord(dir)
-	if err != nil || r.Project == 0 { // without a record there is no limit
-		return nil
+	if err != nil || r.Project < firstProject {
+		return
 	}
-	if err := m.quota.limit(r.Project, 0); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOSYS) {
-		return err
+	err = m.quota.limit(r.Project, 0)
+	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOSYS) { // quotas were turned off
+		m.log.WithError(err).WithField("project", r.Project).Warn("failed to remove the quota of a deleted container")
 	}
-	return nil // or quotas were turned off
 }
 
 func writeRecord(dir string, r record) error {

@@ -69,7 +69,7 @@ func CheckQuota(dir string) error {
 		"\"project\", or XFS, mounted with prjquota; Linux 5.14): %w: %w", dir, err, errdefs.ErrFailedPrecondition)
 }
 
-// newProject returns an id that nobody uses.
+// newProject returns an unused id.
 func (q *quota) newProject() (uint32, error) {
 	if err := CheckQuota(q.dir); err != nil {
 		return 0, err

@@ -106,7 +106,7 @@ func bootQuotaGuest(t *testing.T, root, fs string) {
 		quotaDisk+"="+fs, "HOME=/tmp", "--", "-test.v", "-test.run=^"+t.Name()[:len("TestQuota")]+"$")
 	cmd.Env = []string{"TMPDIR=/tmp", "HOME=/tmp"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Setsid: true}
-	cmd.Dir = "/"
+	cmd.Dir, cmd.WaitDelay = "/", 10*time.Second
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil || !strings.Contains(string(out), "all subtests passed") {
 		t.Errorf("%v, %v:\n%s", err, ctx.Err(), out)
@@ -139,7 +139,7 @@ func quotaInGuest(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]func(*testing.T, *quotaNode){
-		"bytes": boundedBytes, "files": boundedFiles, "usage": usageOfKernel, "crash": crashedRelease,
+		"bytes": boundedBytes, "files": boundedFiles, "usage": usageIsWalked, "crash": crashedRelease,
 		"evasion": evadedQuota,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,16 +219,20 @@ func boundedFiles(t *testing.T, n *quotaNode) {
 	t.Error("no limit of files")
 }
 
-// usageOfKernel: the usage is the kernel's, which needs no walk.
-func usageOfKernel(t *testing.T, n *quotaNode) {
+// usageIsWalked: the usage counts files outside of the project, too. The filesystem has the limit's size.
+func usageIsWalked(t *testing.T, n *quotaNode) {
 	root, project := n.make(t, "one")
-	if err := os.WriteFile(filepath.Join(root, "f"), make([]byte, 1<<20), 0o600); err != nil {
+	dir := filepath.Join(root, "d")
+	if err := errors.Join(os.Mkdir(dir, 0o700), setProject(dir, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "f"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	unix.Sync()
-	walked, told := Measure(t.Context(), n.UpperDir("one"), n.log), n.measure(t.Context(), "one")
-	if told.Bytes < walked.Bytes || told.Bytes > walked.Bytes+64<<10 || told.Bytes < 1<<20 || told.Inodes < walked.Inodes {
-		t.Errorf("usage %+v, a walk counts %+v", told, walked)
+	n.writable.measureOne(t.Context(), "one")
+	if u, ok := n.Writable("one"); !ok || u.Bytes < 1<<20 {
+		t.Errorf("usage %+v, %v, want that of the file", u, ok)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(root, &fs); err != nil || fs.Blocks*uint64(fs.Bsize) != quotaBytes {
@@ -253,19 +257,19 @@ func crashedRelease(t *testing.T, n *quotaNode) {
 	checkFree(t, n, second)
 }
 
-// evadedQuota: the owner of a file in a user namespace cannot take it out of the project.
+// evadedQuota: the owner of a directory in a user namespace cannot take it out of the project.
 func evadedQuota(t *testing.T, n *quotaNode) {
 	const id = 100_000
 	root, _ := n.make(t, "one")
-	file := filepath.Join(root, "mine")
-	if err := errors.Join(os.WriteFile(file, nil, 0o644), os.Chown(file, id, id)); err != nil {
+	dir := filepath.Join(root, "mine")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, id, id)); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(os.Chmod(n.containerDir("one"), 0o755), os.Chmod(filepath.Dir(root), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/test", "-test.run=^TestSetProject$", "-test.v")
-	cmd.Env = []string{"PODD_PROJECT_OF=" + file, "TMPDIR=/tmp"}
+	cmd.Env = []string{"PODD_PROJECT_OF=" + dir, "TMPDIR=/tmp"}
 	ids := []syscall.SysProcIDMap{{HostID: id, Size: 1}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{},
@@ -277,11 +281,11 @@ func evadedQuota(t *testing.T, n *quotaNode) {
 
 // TestSetProject is a process of evadedQuota.
 func TestSetProject(t *testing.T) {
-	file := os.Getenv("PODD_PROJECT_OF")
-	if file == "" {
+	dir := os.Getenv("PODD_PROJECT_OF")
+	if dir == "" {
 		t.Skip("a process of TestQuota")
 	}
-	if err := setProject(file, 0); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
+	if err := setProject(dir, 0); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
 		t.Log("refused:", err)
 	} else {
 		t.Error("set the project:", err)

@@ -63,18 +63,10 @@ type Mounts struct {
 // used: it is called after the image's user was recorded, which keeps the image from being removed.
 func New(root, dir string, stored func(image string) bool, log logrus.FieldLogger) *Mounts {
 	m := &Mounts{Users: newUsers(), dir: dir, log: log, stored: stored, quota: quota{dir: dir}}
-	m.writable = newWritable(root, m.Containers, m.measure)
+	m.writable = newWritable(root, m.Containers, func(ctx context.Context, container string) Size {
+		return Measure(ctx, m.UpperDir(container), log)
+	})
 	return m
-}
-
-// measure returns the size of a container's writable layer. The kernel keeps it for a layer with a quota.
-func (m *Mounts) measure(ctx context.Context, container string) Size {
-	if r, err := readRecord(filepath.Join(m.containerDir(container), Root)); err == nil && r.Project != 0 {
-		if u, err := m.quota.usage(r.Project); err == nil && u.Inodes > 0 {
-			return Size{Bytes: u.Space, Inodes: u.Inodes}
-		}
-	}
-	return Measure(ctx, m.UpperDir(container), m.log)
 }
 
 // Run measures writable layers until ctx ends.
@@ -148,9 +140,10 @@ func (m *Mounts) detach(dir string) error {
 	}
 	for _, p := range parts {
 		part := filepath.Join(dir, p.Name())
-		if err := errors.Join(unmountParts(part), m.unbound(part)); err != nil {
+		if err := unmountParts(part); err != nil {
 			return err
 		}
+		m.unbound(part)
 	}
 	return nil
 }

@@ -64,8 +64,7 @@ func pressureFile(group string) string {
 	return filepath.Join(dirs[unified], "memory.pressure")
 }
 
-// stalls says how long processes had waited for memory, in words that follow a cause; "" for less than a hundredth of
-// the time.
+// stalls tells the memory pressure, in words that follow a cause; "" below 1%.
 func stalls(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -75,7 +74,7 @@ func stalls(file string) string {
 	if share < 1 {
 		return ""
 	}
-	return fmt.Sprintf("; its processes had waited for memory in %.0f%% of the last 10 seconds", share)
+	return fmt.Sprintf("; memory pressure was %.0f%% (some avg10)", share)
 }
 
 // readLimit bounds how long the log is read: somebody may write it as fast.

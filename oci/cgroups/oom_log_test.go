@@ -58,7 +58,7 @@ func TestOOMCauseOfRecord(t *testing.T) {
 // TestStalls: pressure before a kill is told, if there was any.
 func TestStalls(t *testing.T) {
 	for some, want := range map[string]string{
-		"0.99": "", "41.80": "; its processes had waited for memory in 42% of the last 10 seconds",
+		"0.99": "", "41.80": "; memory pressure was 42% (some avg10)",
 	} {
 		file := filepath.Join(t.TempDir(), "memory.pressure")
 		write(t, file, "some avg10="+some+" avg60=0.00 avg300=0.00 total=1\nfull avg10=90.00 avg60=0 avg300=0 total=1\n")
@@ -68,6 +68,9 @@ func TestStalls(t *testing.T) {
 	}
 	if got := stalls(pressureFile("/not/there")); got != "" {
 		t.Errorf("of a cgroup that is gone: %q", got)
+	}
+	if got := pressureFile(""); got != "/proc/pressure/memory" {
+		t.Errorf("file of the node = %q", got)
 	}
 	record := "6,1,2,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/pod,task_memcg=/pod/ctr,task=x,pid=1,uid=0\n"
 	if _, limit := oomCause(record, "ctr", "box"); limit != "/pod" {

@@ -27,7 +27,7 @@ func ExecProcess(base *specs.Process, cmd []string, tty bool, cpus string) (*spe
 	p.Args = slices.Clone(cmd)
 	p.Terminal = tty
 	if cpus != "" {
-		p.ExecCPUAffinity = &specs.CPUAffinity{Initial: cpus, Final: cpus}
+		p.ExecCPUAffinity = &specs.CPUAffinity{Final: cpus} // the initial one is the runtime's, of podd's own CPUs
 	}
 	p.ConsoleSize = nil
 	e := environ{at: map[string]int{}}

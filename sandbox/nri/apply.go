@@ -282,7 +282,11 @@ func (a adjuster) resources(msg *api.LinuxResources) (*cri.LinuxContainerResourc
 		})
 	}
 	if class := msg.GetBlockioClass(); class != nil {
-		if l.BlockIO, err = a.c.BlockIO(class.GetValue()); err != nil {
+		l.BlockIO = nil // for a class without a name
+		if class.GetValue() != "" {
+			l.BlockIO, err = a.c.BlockIO(class.GetValue())
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -218,6 +218,16 @@ func resourceAdjustments() []adjustment {
 	}
 }
 
+// TestNoClassOfBlockIO: a class without a name removes the limits that the container has.
+func TestNoClassOfBlockIO(t *testing.T) {
+	c, a := newCreation("c1"), &api.ContainerAdjustment{}
+	c.Spec.Linux.Resources.BlockIO = &specs.LinuxBlockIO{Weight: new(uint16(20))}
+	a.SetLinuxBlockIOClass("")
+	if _, err := apply(c, a); err != nil || c.Spec.Linux.Resources.BlockIO != nil {
+		t.Errorf("apply = %v, limits %+v, want none", err, c.Spec.Linux.Resources.BlockIO)
+	}
+}
+
 // TestStatusHasAdjustedLimits: what the status of the container will say.
 func TestStatusHasAdjustedLimits(t *testing.T) {
 	n := newNode(t, nil, nil)

@@ -95,5 +95,5 @@ kind=c
 [ ! -b "$first" ] || kind=b
 number=$(stat -c '%t %T' "$first" | (read -r major minor; echo $((0x$major)) $((0x$minor))))
 container without '[]' "for n in $(echo $nodes); do [ ! -e \$n ] || exit 1; done
-	mknod /tmp/gpu $kind $number && ! (: </tmp/gpu)" || fail "a container without the device can use it"
+	mknod /tmp/gpu $kind $number && (: </tmp/gpu) 2>&1 | grep 'not permitted'" || fail "a container without the device can use it"
 say "passed"

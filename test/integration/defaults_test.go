@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,7 +66,7 @@ type nodeWant struct {
 func checkNodeDefaults(k *kubelet, handler, dir string, want nodeWant) {
 	podCfg := k.podConfig(func(c *cri.PodSandboxConfig) { c.Annotations["podd.test/hook"] = "yes" })
 	pod := k.runPod(podCfg, handler)
-	cpus := fmt.Sprintf("0-%d", runtime.NumCPU()-1)
+	cpus := allowedCPUs(k)
 	id, _ := k.runIn(pod, podCfg, []string{"sleep", "10000"}, func(c *cri.ContainerConfig) {
 		c.Envs = []*cri.KeyValue{{Key: "A", Value: []byte("container")}}
 		c.Linux.Resources.CpuShares, c.Linux.Resources.CpusetCpus = 1500, cpus
@@ -94,16 +94,26 @@ func checkNodeDefaults(k *kubelet, handler, dir string, want nodeWant) {
 		}
 	}
 	if handler == "runc" { // crun since 1.21
-		const allowed = "grep Cpus_allowed_list: "
-		if got := k.exec(id, allowed+"/proc/1/status /proc/self/status"); got != "/proc/1/status:Cpus_allowed_list:\t"+cpus+
-			"\n/proc/self/status:Cpus_allowed_list:\t0\n" {
-			k.Errorf("CPUs of the container and of a command: %q, want %s and 0", got, cpus)
+		first := cpus[:strings.IndexAny(cpus+"-", "-,")]
+		got := strings.Fields(k.exec(id, "cat /proc/1/status /proc/self/status | grep Cpus_allowed_list: | cut -f 2"))
+		if !slices.Equal(got, []string{cpus, first}) {
+			k.Errorf("CPUs of the container and of a command: %q, want %s and %s", got, cpus, first)
 		}
 	}
 	state, err := os.ReadFile(filepath.Join(dir, "state"))
 	if err != nil || !strings.Contains(string(state), id) {
 		k.Errorf("the hook wrote %.200q, %v; want the state of container %s", state, err, id)
 	}
+}
+
+// allowedCPUs returns the CPUs of this process, as a list of cpusets.
+func allowedCPUs(k *kubelet) string {
+	k.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	k.ok("read the status of the test", err)
+	_, list, _ := strings.Cut(string(status), "Cpus_allowed_list:")
+	list, _, _ = strings.Cut(list, "\n")
+	return strings.TrimSpace(list)
 }
 
 // TestDefaultLimits: without keys of their own, containers do not have the daemon's limits.

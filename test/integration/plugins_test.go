@@ -205,10 +205,10 @@ func pluginAdjusts(k *kubelet, handler string) {
 // blockIOClasses limits the disks that test machines have.
 const blockIOClasses = `Classes:
   slow:
-  - Devices: ["/dev/[hsv]d[a-z]", "/dev/nvme*n1"]
+  - Devices: ["/dev/[hsv]d[a-z]", "/dev/nvme*n1", "/dev/loop[0-9]"]
     ThrottleReadBps: 3M
   slower:
-  - Devices: ["/dev/[hsv]d[a-z]", "/dev/nvme*n1"]
+  - Devices: ["/dev/[hsv]d[a-z]", "/dev/nvme*n1", "/dev/loop[0-9]"]
     ThrottleReadBps: 2M
 `
 

@@ -55,6 +55,9 @@ func Inspect(ctx context.Context, l *settings.Loaded) (preflight.Report, error) 
 	if err := registry.InspectLayerStore(l.Image); err != nil {
 		r.Add(preflight.Problem, "images", "%v", err)
 	}
+	if err := host.CheckBlockIO(l.Runtime.BlockIOConfigFile); err != nil {
+		r.Add(preflight.Problem, "block I/O", "%v", err)
+	}
 	if l.Runtime.CgroupDriver == settings.CgroupSystemd && !settings.UseSystemdCgroup(settings.CgroupAuto) {
 		r.Add(preflight.Problem, "cgroup driver", "is systemd, but systemd is not process 1")
 	}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/settings"
+	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/registry"
+	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -85,6 +87,14 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 		return nil, nil, err
 	}
 	if err := errors.Join(registry.Inspect(cfg.Image)...); err != nil {
+		return nil, nil, err
+	}
+	if check := image.QuotaCheck(cfg.Image); check != nil {
+		if err := check(cfg.Root); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := host.CheckBlockIO(cfg.Runtime.BlockIOConfigFile); err != nil {
 		return nil, nil, err
 	}
 	next := &generation{

@@ -2,8 +2,7 @@ package host
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
+	"os"
 	"sync"
 
 	"github.com/containerd/errdefs"
@@ -24,11 +23,14 @@ func BlockIO(file, class string) (*specs.LinuxBlockIO, error) {
 		return nil, fmt.Errorf("%w: block I/O class %.80q needs runtime.blockio_config_file",
 			errdefs.ErrFailedPrecondition, class)
 	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: runtime.blockio_config_file: %w", errdefs.ErrFailedPrecondition, err)
+	}
 	blockIO.Lock()
 	defer blockIO.Unlock()
-	blockio.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err := blockio.SetConfigFromFile(file, false); err != nil {
-		return nil, fmt.Errorf("%w: runtime.blockio_config_file: %w", errdefs.ErrFailedPrecondition, err)
+	if err := blockio.SetConfigFromData(data, false); err != nil {
+		return nil, fmt.Errorf("%w: runtime.blockio_config_file %s: %w", errdefs.ErrFailedPrecondition, file, err)
 	}
 	out, err := blockio.OciLinuxBlockIO(class)
 	if err != nil {
@@ -36,6 +38,18 @@ func BlockIO(file, class string) (*specs.LinuxBlockIO, error) {
 			errdefs.ErrInvalidArgument, file, class)
 	}
 	return out, nil
+}
+
+// CheckBlockIO reports a file that BlockIO cannot use; "" for none is right.
+func CheckBlockIO(file string) error {
+	if file == "" {
+		return nil
+	}
+	_, err := BlockIO(file, "")
+	if errdefs.IsInvalidArgument(err) { // no class has that name
+		return nil
+	}
+	return err
 }
 
 // BlockIOOf returns the weights and limits of the class that annotations of a pod give to a container, by the names in

@@ -82,6 +82,7 @@ func translateProcess(spec *anypb.Any) (*anypb.Any, error) {
 		return nil, invalid("process: %v", err)
 	}
 	p.ApparmorProfile, p.SelinuxLabel = "", ""
+	p.ExecCPUAffinity = nil // the host's CPUs
 	data, err := json.Marshal(p)
 	return &anypb.Any{TypeUrl: spec.GetTypeUrl(), Value: data}, err
 }

@@ -129,7 +129,7 @@ func (t *translated) translateResources() {
 
 // guestResources changes r.
 func guestResources(r *specs.LinuxResources) *specs.LinuxResources {
-	r.HugepageLimits = nil
+	r.HugepageLimits, r.BlockIO = nil, nil // of the host's devices
 	if r.CPU != nil {
 		cpu := *r.CPU
 		cpu.Cpus, cpu.Mems = "", ""

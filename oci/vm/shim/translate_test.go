@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/podd-project/podd/oci/vm/jail"
 )
@@ -33,8 +34,19 @@ func hostSpec() *specs.Spec {
 			Resources: &specs.LinuxResources{
 				CPU:            &specs.LinuxCPU{Cpus: "0-1", Mems: "0", Quota: new(int64(50000))},
 				HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "2MB"}},
+				BlockIO:        &specs.LinuxBlockIO{Weight: new(uint16(20))},
 			},
 		},
+	}
+}
+
+// TestTranslateProcess: a command gets none of the host's CPUs.
+func TestTranslateProcess(t *testing.T) {
+	data := []byte(`{"args": ["a"], "apparmorProfile": "profile", "execCPUAffinity": {"final": "6"}}`)
+	got, err := translateProcess(&anypb.Any{Value: data})
+	text := string(got.GetValue())
+	if err != nil || strings.Contains(text, "profile") || strings.Contains(text, "Affinity") {
+		t.Errorf("translateProcess = %s, %v, want neither profile nor CPUs", text, err)
 	}
 }
 
@@ -55,7 +67,8 @@ func TestTranslate(t *testing.T) {
 	if !slices.Equal(s.Linux.Namespaces, wantNamespaces) {
 		t.Errorf("namespaces = %v, want %v", s.Linux.Namespaces, wantNamespaces)
 	}
-	if r := s.Linux.Resources; r.CPU.Cpus != "" || r.CPU.Mems != "" || *r.CPU.Quota != 50000 || r.HugepageLimits != nil {
+	if r := s.Linux.Resources; r.CPU.Cpus != "" || r.CPU.Mems != "" || *r.CPU.Quota != 50000 || r.HugepageLimits != nil ||
+		r.BlockIO != nil {
 		t.Errorf("resources = %+v, %+v, want the quota only", r, r.CPU)
 	}
 	wantSources := []jail.Source{

@@ -92,7 +92,7 @@ func TestOOMKilled(t *testing.T) {
 	}
 }
 
-// TestBlockIO: the class of a pod's annotation is in force, also after systemd has written the limits again.
+// TestBlockIO: the class of a pod's annotation is in force, also after systemd has rewritten the limits.
 func TestBlockIO(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod(func(p *cri.PodSandboxConfig) {
