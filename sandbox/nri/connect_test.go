@@ -115,11 +115,12 @@ func TestManyUpdatesAtOnce(t *testing.T) {
 	p := n.connect(t, &testPlugin{})
 	one := n.joined()[0]
 	var asked sync.WaitGroup
-	for range updatesLength + 10 {
+	for i := range updatesLength + 10 {
 		u := &api.ContainerUpdate{ContainerId: "c0"}
 		u.SetLinuxCPUShares(2)
 		asked.Go(func() { p.stub.UpdateContainers([]*api.ContainerUpdate{u}) })
-		time.Sleep(time.Millisecond) // faster, it would be disconnected because of its unread frames
+		// Else it could be disconnected because of its unread frames. One request is under way.
+		waitFor(t, "the request to be read", func() bool { return len(one.updates) >= min(i, updatesLength) })
 	}
 	waitFor(t, "the plugin to be disconnected", func() bool { return len(n.Status().Plugins) == 0 })
 	if <-one.closed; !errdefs.IsResourceExhausted(one.reason) {
