@@ -21,7 +21,7 @@ type Runtime interface {
 	Ready() error
 	Features() Features
 	// Create writes the bundle and creates the container, which then waits for Start. The caller must call Delete after
-	// any error but errdefs.ErrAlreadyExists and errdefs.ErrInvalidArgument.
+	// any error but errdefs.ErrAlreadyExists.
 	Create(ctx context.Context, r CreateRequest) (Process, error)
 	Start(ctx context.Context, id string) error
 	// Signal sends to the container's first process. A container that is gone is not an error.

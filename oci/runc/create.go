@@ -17,8 +17,8 @@ import (
 // container's first process, which waits for Start.
 //
 // On failure, or when ctx or CreateTimeout ends, every process that it started has been killed. The bundle and the
-// runtime's state remain: the caller must call Delete after any error but errdefs.ErrAlreadyExists and
-// errdefs.ErrInvalidArgument. A command that cannot be run is an oci.ErrCommand.
+// runtime's state remain: the caller must call Delete after any error but errdefs.ErrAlreadyExists. A
+// command that cannot be run is an oci.ErrCommand.
 func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Process, error) {
 	b, err := r.bundle(req.ID)
 	if err != nil {

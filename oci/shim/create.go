@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
@@ -22,8 +23,8 @@ import (
 // create the container, which then waits for Start. The root filesystem is mounted already: the shim gets no mounts.
 //
 // On failure, or when ctx or CreateTimeout ends, every process that it started has been killed. The bundle and the
-// runtime's state remain: the caller must call Delete after any error but errdefs.ErrAlreadyExists and
-// errdefs.ErrInvalidArgument. A command that cannot be run is an oci.ErrCommand.
+// runtime's state remain: the caller must call Delete after any error but errdefs.ErrAlreadyExists. A
+// command that cannot be run is an oci.ErrCommand.
 func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Process, error) {
 	b, err := r.bundle(req.ID)
 	if err != nil {
@@ -194,8 +195,8 @@ func ownProcess(pid uint32, shim process.Process) process.Process {
 	return p
 }
 
-// runtimeError classifies the error of a shim by its text, which is that of the runtime below it. Errors of the call
-// itself, and of the end of its ctx, are returned as they are.
+// runtimeError classifies the error of a shim by its text, which is that of the runtime below it, and by the kinds of
+// its own refusals. Errors of the call itself, and of the end of its ctx, are returned as they are.
 func runtimeError(ctx context.Context, err error) error {
 	if ended := contextEnd(ctx); ended != nil && errors.Is(err, ended) {
 		return err
@@ -203,7 +204,16 @@ func runtimeError(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errdefs.IsUnavailable(err) {
 		return err
 	}
-	return driver.Failure("shim", driver.Complaint([]byte(err.Error())))
+	text := driver.Complaint([]byte(err.Error()))
+	failure := driver.Failure("shim", text)
+	kind := errdefs.Resolve(err)
+	refusals := []error{errdefs.ErrInvalidArgument, errdefs.ErrFailedPrecondition, errdefs.ErrNotImplemented}
+	said := errors.Is(failure, oci.ErrCommand) || errdefs.Resolve(failure) != errdefs.ErrUnknown
+	if said || !slices.Contains(refusals, kind) {
+		return failure
+	}
+	text = strings.TrimPrefix(strings.TrimSuffix(text, ": "+kind.Error()), kind.Error()+": ")
+	return fmt.Errorf("shim: %s: %w", text, kind)
 }
 
 // undoCreate kills the processes of a failed creation. The container's own shim is killed without being called first

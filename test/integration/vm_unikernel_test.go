@@ -129,7 +129,7 @@ func (u *unikernelPod) checkHostile(t *testing.T) {
 				_, err = u.Runtime.StartContainer(u.ctx(), &cri.StartContainerRequest{ContainerId: ctr})
 				u.removeContainer(ctr)
 			}
-			u.refusedByShim(c.name, err, c.words)
+			u.refused(c.name, err, c.words, codes.Unknown, codes.InvalidArgument) // files have no kind
 		})
 	}
 }
@@ -193,11 +193,10 @@ func (u *unikernelPod) runUnikernel() {
 	u.startContainer(u.ctr)
 }
 
-// refusedByShim fails the test unless the error has the shim's words. Errors of shims have no codes that podd passes
-// on.
+// refusedByShim fails the test unless the error has the shim's words and the code of a refusal.
 func (u *unikernelPod) refusedByShim(what string, err error, words string) {
 	u.Helper()
-	u.refused(what, err, words, codes.Unknown, codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented)
+	u.refused(what, err, words, codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented)
 }
 
 // get gets a path from the machine, at the address of the pod.

@@ -43,9 +43,6 @@ func fromGuest(err error) error {
 		return native
 	}
 	kind := errdefs.Resolve(native)
-	if kind == nil {
-		kind = errdefs.ErrUnknown
-	}
 	if len(native.Error()) > errorLimit {
 		text += "..."
 	}

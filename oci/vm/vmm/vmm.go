@@ -3,6 +3,7 @@
 package vmm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -96,12 +97,13 @@ type helper struct {
 	ended chan struct{}
 }
 
-// helperDelay is how long the output of a helper that has ended is waited for.
-const helperDelay = time.Second
+// consoleDelay is how long the output of a monitor or helper that has ended is waited for. A process that either started
+// may hold it open: User-Mode Linux that is killed while it tries ptrace leaves a stopped child, which the jail ends.
+const consoleDelay = time.Second
 
 // startHelper starts a helper.
 func (m *Machine) startHelper(s Starter, cmd *exec.Cmd) error {
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = m.Console, m.Console, helperDelay
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = m.Console, m.Console, consoleDelay
 	if err := s.Start(cmd); err != nil {
 		return err
 	}
@@ -136,6 +138,7 @@ const panicGrace = 200 * time.Millisecond
 // or whose files are gone, would look as if it ran.
 func (m *Machine) run(s Starter) error {
 	m.ended = make(chan struct{})
+	m.monitor.WaitDelay = cmp.Or(m.monitor.WaitDelay, consoleDelay)
 	if err := s.Start(m.monitor); err != nil {
 		return fmt.Errorf("start %s: %w", m.monitor.Path, err)
 	}

@@ -4,8 +4,11 @@ import (
 	"net"
 	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // host starts programs as they are.
@@ -50,6 +53,30 @@ func TestMachineEndsAsAWhole(t *testing.T) {
 				t.Errorf("%s killed: %v has not ended", name, cmd.Args)
 			}
 		}
+	}
+}
+
+// TestMachineEndsWithoutItsChildren: a child of the monitor that survives it, with its output, does not keep the machine.
+func TestMachineEndsWithoutItsChildren(t *testing.T) {
+	m := &Machine{Console: NewTail(), monitor: exec.Command("sh", "-c", "sleep 1000 & echo $!; wait")}
+	m.monitor.Stdout = m.Console
+	if err := m.run(host{}); err != nil {
+		t.Fatal(err)
+	}
+	child := 0
+	for deadline := time.Now().Add(10 * time.Second); child == 0 && time.Now().Before(deadline); {
+		child, _ = strconv.Atoi(m.Console.Lines(1))
+		time.Sleep(10 * time.Millisecond)
+	}
+	if child == 0 {
+		t.Fatal("the monitor has not printed the PID of its child")
+	}
+	defer unix.Kill(child, unix.SIGKILL)
+	go m.Stop(0)
+	select {
+	case <-m.Ended():
+	case <-time.After(10 * time.Second):
+		t.Error("the machine has not ended with its monitor")
 	}
 }
 
