@@ -208,7 +208,7 @@ func runtimeError(ctx context.Context, err error) error {
 	failure := driver.Failure("shim", text)
 	kind := errdefs.Resolve(err)
 	refusals := []error{errdefs.ErrInvalidArgument, errdefs.ErrFailedPrecondition, errdefs.ErrNotImplemented}
-	said := errors.Is(failure, oci.ErrCommand) || errdefs.Resolve(failure) != errdefs.ErrUnknown
+	said := errors.Is(failure, oci.ErrCommand) || !errdefs.IsUnknown(errdefs.Resolve(failure))
 	if said || !slices.Contains(refusals, kind) {
 		return failure
 	}

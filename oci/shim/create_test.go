@@ -26,7 +26,7 @@ func TestRefusalKeepsItsKind(t *testing.T) {
 		{"the guest names no pod", errdefs.ErrNotFound, errdefs.ErrUnknown}, // the container is not gone
 	} {
 		err := runtimeError(context.Background(), errgrpc.ToNative(errgrpc.ToGRPCf(c.kind, "%s", c.text)))
-		if got := errdefs.Resolve(err); got != c.want && !errors.Is(err, c.want) {
+		if got := errdefs.Resolve(err); !errors.Is(got, c.want) && !errors.Is(err, c.want) {
 			t.Errorf("error of the shim %q, %v = %v (kind %v), want kind %v", c.text, c.kind, err, got, c.want)
 		}
 	}

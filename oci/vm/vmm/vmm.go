@@ -97,8 +97,8 @@ type helper struct {
 	ended chan struct{}
 }
 
-// consoleDelay is how long the output of a monitor or helper that has ended is waited for. A process that either started
-// may hold it open: User-Mode Linux that is killed while it tries ptrace leaves a stopped child, which the jail ends.
+// consoleDelay is how long the output of a monitor or helper that has ended is waited for. A child of it may hold the
+// output open: User-Mode Linux that is killed while it tries ptrace leaves a stopped child, which ends with the jail.
 const consoleDelay = time.Second
 
 // startHelper starts a helper.

@@ -56,7 +56,7 @@ func TestMachineEndsAsAWhole(t *testing.T) {
 	}
 }
 
-// TestMachineEndsWithoutItsChildren: a child of the monitor that survives it, with its output, does not keep the machine.
+// TestMachineEndsWithoutItsChildren: a child that survives the monitor and holds its output does not keep the machine.
 func TestMachineEndsWithoutItsChildren(t *testing.T) {
 	m := &Machine{Console: NewTail(), monitor: exec.Command("sh", "-c", "sleep 1000 & echo $!; wait")}
 	m.monitor.Stdout = m.Console
