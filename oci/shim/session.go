@@ -151,8 +151,10 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 // not knowing it, or if it exits and nothing else explains the error. Runtimes report the first thing that they miss.
 func (s *session) commandError(ctx context.Context, err error) error {
 	failure := runtimeError(ctx, err)
-	if errors.Is(failure, oci.ErrCommand) || errdefs.IsFailedPrecondition(failure) || ctx.Err() != nil ||
-		!errdefs.IsNotFound(err) && !errors.Is(err, errExited) && !s.containerExits() {
+	otherReason := func() bool {
+		return errdefs.IsFailedPrecondition(failure) || !errdefs.IsNotFound(err) && !s.containerExits()
+	}
+	if errors.Is(failure, oci.ErrCommand) || ctx.Err() != nil || !errors.Is(err, errExited) && otherReason() {
 		return fmt.Errorf("exec: %w", failure)
 	}
 	return fmt.Errorf("exec: container %s has exited, and is not running: %s: %w", s.id, failure.Error(),
