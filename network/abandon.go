@@ -96,12 +96,8 @@ func (c *CNI) readableLeases(list *libcni.NetworkConfigList) map[string][]string
 // candidateNetworks returns the networks that a pod without a record may be in: the one that it would be attached to
 // now, and those in which it holds an address.
 func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) {
-	dir := c.cfg().ConfDir
-	if r.ConfDir != "" {
-		dir = r.ConfDir
-	}
 	var lists []*libcni.NetworkConfigList
-	current, _, _, loadErr := loadConf(dir)
+	current, _, _, loadErr := loadConf(c.confDir(r.ConfDir))
 	if loadErr == nil {
 		lists = append(lists, current)
 	}

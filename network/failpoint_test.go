@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,6 +104,13 @@ func TestHostilePluginsFailThePodOnly(t *testing.T) {
 // TestMendedConf: a plugin that refuses a value of its configuration fails ADD and each DEL. The pod can be removed
 // once that is mended. One that was attached is detached with the configuration of its ADD only.
 func TestMendedConf(t *testing.T) {
+	for of, own := range map[string]string{"node": "", "handler": t.TempDir()} {
+		t.Run(of, func(t *testing.T) { testMendedConf(t, own) })
+	}
+}
+
+// testMendedConf has the configuration in the directory own of the pod's handler, "" for that of the node.
+func testMendedConf(t *testing.T, own string) {
 	bin, p := installFailpoint(t)
 	c := startFailpoint(t, bin, p, "1.0.0", nil)
 	write := func(name, text string, mode os.FileMode) {
@@ -115,27 +123,32 @@ func TestMendedConf(t *testing.T) {
 if grep -q typo; then echo '{"code":7,"msg":"a typo"}'; exit 1; fi
 echo '{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.8/24"}]}'
 `, 0o755)
+	conf := filepath.Join(cmp.Or(own, c.cfg.ConfDir), "10.conflist")
 	configure := func(extra string) {
 		t.Helper()
-		write(filepath.Join(c.cfg.ConfDir, "10.conflist"), fmt.Sprintf(
+		write(conf, fmt.Sprintf(
 			`{"cniVersion":"1.0.0","name":"told","plugins":[%s,{"type":"picky"%s}]}`, p.Conf(""), extra), 0o644)
 	}
+	pod := func(id string) network.Request {
+		r := request(t, id)
+		r.ConfDir = own
+		return r
+	}
 	configure(`,"typo":1`)
-	if _, err := c.Setup(t.Context(), request(t, "pod1")); err == nil || !strings.Contains(err.Error(), "a typo") {
+	if _, err := c.Setup(t.Context(), pod("pod1")); err == nil || !strings.Contains(err.Error(), "a typo") {
 		t.Errorf("Setup = %v, want the error of the plugin", err)
 	}
 	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), "a typo") {
 		t.Errorf("Teardown with the same configuration = %v, want the error of the plugin", err)
 	}
 	configure("")
-	setup(t, c.CNI, request(t, "pod2"))
+	setup(t, c.CNI, pod("pod2"))
 	teardown(t, c.CNI, "pod1")
 	if calls := p.Calls("DEL"); len(calls) != 1 || calls[0].ContainerID != "pod1" {
 		t.Errorf("calls of DEL of the first plugin = %v, want one for pod1", calls)
 	}
 	p.Set("DEL", failpoint.Fail)
-	write(filepath.Join(c.cfg.ConfDir, "10.conflist"), `{"cniVersion":"1.0.0","name":"told","plugins":[{"type":"picky"}]}`,
-		0o644)
+	write(conf, `{"cniVersion":"1.0.0","name":"told","plugins":[{"type":"picky"}]}`, 0o644)
 	if err := c.Teardown(t.Context(), "pod2"); err == nil {
 		t.Error("Teardown of an attached pod with another configuration = nil, want the error of the plugin")
 	}

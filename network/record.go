@@ -28,6 +28,8 @@ type record struct {
 	Netns string `json:"netns"`
 	// Conf is the configuration that ADD used; its file may have changed since.
 	Conf json.RawMessage `json:"conf"`
+	// ConfDir is Request.ConfDir.
+	ConfDir string `json:"confDir,omitempty"`
 	// Args are the pairs of CNI_ARGS.
 	Args [][2]string `json:"args"`
 	// Capabilities are the capability arguments, before libcni selected those that each plugin declares.
@@ -43,7 +45,8 @@ type record struct {
 
 func newRecord(r Request, list *libcni.NetworkConfigList) *record {
 	return &record{
-		PodID: r.PodID, Netns: r.Netns, Conf: list.Bytes, Args: r.cniArgs(), Capabilities: r.capabilities(), list: list,
+		PodID: r.PodID, Netns: r.Netns, Conf: list.Bytes, ConfDir: r.ConfDir, Args: r.cniArgs(),
+		Capabilities: r.capabilities(), list: list,
 	}
 }
 

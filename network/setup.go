@@ -62,11 +62,7 @@ func (c *CNI) newAttachment(ctx context.Context, r Request) (*record, error) {
 		return nil, fmt.Errorf("pod network: %w", err)
 	}
 	ns.Close()
-	dir := c.cfg().ConfDir
-	if r.ConfDir != "" {
-		dir = r.ConfDir
-	}
-	list, _, err := c.choice.load(dir)
+	list, _, err := c.choice.load(c.confDir(r.ConfDir))
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +73,9 @@ func (c *CNI) newAttachment(ctx context.Context, r Request) (*record, error) {
 	record.warnUnsupported(c.log)
 	return record, nil
 }
+
+// confDir returns the directory with a pod's CNI configuration; own is that of its handler, "" for none.
+func (c *CNI) confDir(own string) string { return cmp.Or(own, c.cfg().ConfDir) }
 
 // attach records the attachment and makes it.
 func (c *CNI) attach(ctx context.Context, r *record) (Result, error) {

@@ -48,7 +48,7 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 // mendConf replaces the configuration of an attachment that failed by the present one of that network, if that is
 // another: a plugin that refuses a value of its configuration does so at ADD and at each DEL.
 func (c *CNI) mendConf(r *record) (mended bool) {
-	list, _, _, err := loadConf(c.cfg().ConfDir)
+	list, _, _, err := loadConf(c.confDir(r.ConfDir))
 	if err != nil || list.Name != r.list.Name || bytes.Equal(list.Bytes, r.list.Bytes) {
 		return false
 	}
