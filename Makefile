@@ -45,10 +45,12 @@ NOUNIT   := -e /test/integration -e /test/release -e /test/vm -e /test/container
 # The packages among them that are built with the race detector: their goroutines share memory. The others wait for
 # other programs or run copies of the test program. RACED=. builds all with it, as "make nightly" does.
 RACED    ?= $(if $(PKG),.,/(cmd|network|sandbox|server|streaming|oci/(driver|lock|subprocess))(/|$$))
+# Packages of "make unit" that take longest, for other programs: begun first, they do not run alone in the end.
+FIRST    := /oci/(shim|runc)$$|/image$$
 # Non-empty: the integration tests use only the daemon with the race detector. Else most use one without.
 RACE_ALL ?=
 # Long lists of tests are sampled: the steps of a verb at which podd fails or ends, the further runtimes of a driver, the
-# specs of further handlers. The sample depends on this value; "all" takes everything, as "make nightly" does.
+# specs of further handlers, the longest integration tests. The sample depends on this value; "all" takes everything, as "make nightly" does.
 PODD_SAMPLE ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PODD_SAMPLE
 # The Go vulnerability database for "make vulncheck": a URL, or file:// and a directory with a copy of its files.
@@ -206,7 +208,8 @@ unit-raced:
 	@$(UNITS); raced=$$(echo "$$units" | grep -E '$(RACED)' || true); set -x; \
 	[ -z "$$raced" ] || $(GO) test $(RACE) -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$raced
 unit-plain:
-	@$(UNITS); plain=$$(echo "$$units" | grep -vE '$(RACED)' || true); set -x; \
+	@$(UNITS); plain=$$(echo "$$units" | grep -vE '$(RACED)' || true); \
+	plain=$$(echo "$$plain" | grep -E '$(FIRST)' || true; echo "$$plain" | grep -vE '$(FIRST)' || true); set -x; \
 	[ -z "$$plain" ] || CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$plain
 unit-vm:
 	cd $(VM) && $(GO) test -race -timeout 5m $(if $(RUN),-run '$(RUN)') ./...

@@ -110,6 +110,10 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "the integration tests run containers and need root")
 		return 1
 	}
+	if err := leaveOut(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	repo, err := daemon.Repository()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,38 @@
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/podd-project/podd/test/sample"
+)
+
+// long are the tests that take longest and are about one part of podd each, in the order of their time. A commit runs
+// every third one; the next commits and "make nightly" run the others. A test that -run names runs in any case.
+var long = []string{
+	"TestUpgrade", "TestStats", "TestVMVolumes", "TestVMKilled", "TestMixedRestart", "TestMixed", "TestPowerLossOfPods",
+	"TestRestore", "TestDamagedRecords", "TestStuckDependencies", "TestPowerLoss", "TestShimKilled", "TestSnapshot",
+	"TestLoad", "TestVMHostileGuest", "TestBehindItsBack", "TestWorstPods", "TestLostNamespaces", "TestExecOutputBudget",
+	"TestVMUnikernel", "TestCheckpoint", "TestMountRestrictions", "TestIncidents", "TestDaemonAway", "TestLocalUsers",
+}
+
+// leaveOut has the long tests skipped that other commits run.
+func leaveOut() error {
+	flag.Parse()
+	if flag.Lookup("test.run").Value.String() != "" {
+		return nil
+	}
+	first, distance := sample.Every(3, "long")
+	var others []string
+	for i, name := range long {
+		if (i+1)%distance != first%distance {
+			others = append(others, name)
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	fmt.Println("left to other commits and make nightly:", strings.Join(others, " "))
+	return flag.Set("test.skip", "^("+strings.Join(others, "|")+")$")
+}
