@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -95,8 +97,25 @@ func (r *Runtime) dialShim(ctx context.Context, e endpoint) (*conn, error) {
 		service: "containerd.task.v" + strconv.Itoa(int(e.version)) + ".Task", timeout: r.cfg.CallTimeout,
 		exits: map[[2]string]*exitQuery{},
 	}
-	c.client = ttrpc.NewClient(socket, ttrpc.WithOnClose(func() { r.dropConnection(e.address, c) }))
+	bounded := boundedConn{socket, r.cfg.CallTimeout / 2}
+	c.client = ttrpc.NewClient(bounded, ttrpc.WithOnClose(func() { r.dropConnection(e.address, c) }))
 	return r.addConnection(e.address, c)
+}
+
+// boundedConn is a connection that is closed when a write waits longer than limit: ttrpc looks at the context of a call
+// after it has written the request, and other calls wait for that. A shim that is stopped reads nothing.
+type boundedConn struct {
+	net.Conn
+	limit time.Duration
+}
+
+func (c boundedConn) Write(b []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(c.limit))
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		_ = c.Close() // part of a request was written; the next call makes a new connection
+	}
+	return n, err
 }
 
 // addConnection registers a new connection, unless another call was faster.
@@ -161,6 +180,8 @@ func (c *conn) callUntil(ctx context.Context, method string, request, response p
 	switch {
 	case ended != nil:
 		return fmt.Errorf("shim %s: %w", method, ended)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("shim %s: it reads no requests: %w", method, context.DeadlineExceeded)
 	case errors.Is(err, ttrpc.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("shim %s: %w: %w", method, err, errdefs.ErrUnavailable)
 	}
