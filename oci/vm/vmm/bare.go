@@ -22,9 +22,6 @@ type Bare struct {
 	Output io.Writer
 }
 
-// outputDelay is how long the last output of a machine that has ended is waited for.
-const outputDelay = 10 * time.Second
-
 // startBareUML starts User-Mode Linux without a line and without files of the host.
 func startBareUML(s Starter, c Config) (*Machine, error) {
 	m := &Machine{config: c, Console: NewTail()}
@@ -113,9 +110,7 @@ func bareQEMUArguments(c Config, control int, taps []int) []string {
 
 // runBare runs the monitor. Its output is the machine's.
 func (m *Machine) runBare(s Starter) error {
-	out := io.MultiWriter(m.Console, m.config.Bare.Output)
-	m.monitor.Stdout, m.monitor.Stderr, m.monitor.WaitDelay = out, out, outputDelay
-	return m.run(s)
+	return m.run(s, io.MultiWriter(m.Console, m.config.Bare.Output))
 }
 
 // restarted is the exit code of a kernel that restarts its machine, as Linux does after a panic.

@@ -132,9 +132,8 @@ func startQEMU(s Starter, c Config) (_ *Machine, err error) {
 	m.monitor = exec.Command(qemuProgram, qemuArguments(c, f)...)
 	m.monitor.Env = []string{"PATH=/usr/bin"}
 	m.monitor.ExtraFiles = files.files
-	m.monitor.Stdout, m.monitor.Stderr = m.Console, m.Console
 	m.monitor.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: user}
-	if err := m.run(s); err != nil {
+	if err := m.run(s, m.Console); err != nil {
 		return nil, errors.Join(err, m.Line.Close(), m.control.conn.Close())
 	}
 	return m, nil

@@ -42,9 +42,8 @@ func startUML(s Starter, c Config) (_ *Machine, err error) {
 	m.monitor = exec.Command(c.Kernel, umlArguments(c, share)...)
 	m.monitor.Env = []string{"PATH=/usr/bin", "HOME=" + c.Temp, "TMPDIR=" + c.MemoryDir}
 	m.monitor.ExtraFiles = append(m.monitor.ExtraFiles, theirs)
-	m.monitor.Stdout, m.monitor.Stderr = m.Console, m.Console
 	m.monitor.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: c.credential()}
-	return m, m.run(s)
+	return m, m.run(s, m.Console)
 }
 
 // virtioFS is the number of a virtio device that serves files.

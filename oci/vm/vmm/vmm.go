@@ -3,7 +3,6 @@
 package vmm
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -97,13 +96,15 @@ type helper struct {
 	ended chan struct{}
 }
 
-// consoleDelay is how long the output of a monitor or helper that has ended is waited for. A child of it may hold the
+// outputDelay is how long the output of a monitor or helper that has ended is waited for. A child of it may hold the
 // output open: User-Mode Linux that is killed while it tries ptrace leaves a stopped child, which ends with the jail.
-const consoleDelay = time.Second
+// It is also how long a helper that cannot be killed is waited for: one that waits for a volume whose server hangs. Both
+// must be over before podd gives up its call of the shim.
+const outputDelay = 3 * time.Second
 
 // startHelper starts a helper.
 func (m *Machine) startHelper(s Starter, cmd *exec.Cmd) error {
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = m.Console, m.Console, consoleDelay
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = m.Console, m.Console, outputDelay
 	if err := s.Start(cmd); err != nil {
 		return err
 	}
@@ -136,12 +137,25 @@ const panicGrace = 200 * time.Millisecond
 
 // run starts the monitor. It ends with the guest's kernel and any of its helpers, and they with it: a guest that hangs,
 // or whose files are gone, would look as if it ran.
-func (m *Machine) run(s Starter) error {
-	m.ended = make(chan struct{})
-	m.monitor.WaitDelay = cmp.Or(m.monitor.WaitDelay, consoleDelay)
-	if err := s.Start(m.monitor); err != nil {
-		return fmt.Errorf("start %s: %w", m.monitor.Path, err)
+//
+// The output goes to out. A reader of out that does not read, such as that of a log, does not hide the end.
+func (m *Machine) run(s Starter, out io.Writer) error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
 	}
+	m.ended = make(chan struct{})
+	m.monitor.Stdout, m.monitor.Stderr = write, write
+	err = s.Start(m.monitor)
+	_ = write.Close()
+	if err != nil {
+		return errors.Join(fmt.Errorf("start %s: %w", m.monitor.Path, err), read.Close())
+	}
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = io.Copy(out, read)
+	}()
 	for _, h := range m.helpers {
 		go func() {
 			<-h.ended
@@ -159,6 +173,11 @@ func (m *Machine) run(s Starter) error {
 		defer close(m.ended)
 		_ = m.monitor.Wait()
 		m.killHelpers()
+		select {
+		case <-copied:
+		case <-time.After(outputDelay):
+		}
+		_ = read.Close()
 		m.closeConnections()
 	}()
 	return nil
@@ -173,6 +192,7 @@ func (m *Machine) closeConnections() {
 		_ = m.control.conn.Close()
 	}
 	if m.button != nil {
+		_ = m.button.control.conn.SetReadDeadline(time.Now().Add(outputDelay))
 		<-m.button.ended
 		_ = m.button.control.conn.Close()
 	}
@@ -180,9 +200,16 @@ func (m *Machine) closeConnections() {
 
 // killHelpers kills the programs next to the monitor.
 func (m *Machine) killHelpers() {
+	limit := time.After(outputDelay)
 	for _, h := range m.helpers {
 		_ = h.cmd.Process.Kill()
-		<-h.ended
+	}
+	for _, h := range m.helpers {
+		select {
+		case <-h.ended:
+		case <-limit:
+			return
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package vmm
 
 import (
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ func startMachine(t *testing.T) *Machine {
 	if err := m.startHelper(host{}, exec.Command("sleep", "1000")); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.run(host{}); err != nil {
+	if err := m.run(host{}, m.Console); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Stop(0) })
@@ -59,8 +60,7 @@ func TestMachineEndsAsAWhole(t *testing.T) {
 // TestMachineEndsWithoutItsChildren: a child that survives the monitor and holds its output does not keep the machine.
 func TestMachineEndsWithoutItsChildren(t *testing.T) {
 	m := &Machine{Console: NewTail(), monitor: exec.Command("sh", "-c", "sleep 1000 & echo $!; wait")}
-	m.monitor.Stdout = m.Console
-	if err := m.run(host{}); err != nil {
+	if err := m.run(host{}, m.Console); err != nil {
 		t.Fatal(err)
 	}
 	child := 0
@@ -77,6 +77,28 @@ func TestMachineEndsWithoutItsChildren(t *testing.T) {
 	case <-m.Ended():
 	case <-time.After(10 * time.Second):
 		t.Error("the machine has not ended with its monitor")
+	}
+}
+
+// TestMachineEndsWithoutItsReader: output that is not read does not hide the end of the machine.
+func TestMachineEndsWithoutItsReader(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	m := &Machine{Console: NewTail(), monitor: exec.Command("head", "-c", "300000", "/dev/zero")}
+	m.config.Bare = &Bare{Output: write}
+	if err := m.runBare(host{}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	go m.Stop(0)
+	select {
+	case <-m.Ended():
+	case <-time.After(10 * time.Second):
+		t.Error("the machine has not ended: its output is not read")
 	}
 }
 
