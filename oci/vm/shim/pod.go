@@ -39,16 +39,16 @@ type pod struct {
 	// containers are those that exist, infra container included, each with the time of the last out-of-memory kill that
 	// was published.
 	containers map[string]time.Time
-	// pipes are the guest's named pipes that are being copied, with their streams, which are nil before they are open;
-	// pipeCount is how many there were, for their names.
-	pipes     map[processKey]map[string]net.Conn
+	// pipes are the guest's named pipes that are being copied, with what ends that, nil before they are open; pipeCount
+	// is how many there were, for their names.
+	pipes     map[processKey]map[string]context.CancelFunc
 	pipeCount int
 }
 
 func newPod(id string, o Options) *pod {
 	return &pod{
 		id: id, options: o, opening: make(chan struct{}, 1), containers: map[string]time.Time{},
-		pipes: map[processKey]map[string]net.Conn{},
+		pipes: map[processKey]map[string]context.CancelFunc{},
 	}
 }
 

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v3"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci/vm/wire"
 )
@@ -108,24 +111,33 @@ func TestKillsArePublishedInTurn(t *testing.T) {
 }
 
 // TestPipesOfDeletedProcessesEnd: a guest that keeps the output of a deleted process open does not have the host keep
-// the stream with what arrived.
+// the stream with what arrived, nor does a caller that no longer reads.
 func TestPipesOfDeletedProcessesEnd(t *testing.T) {
 	t.Parallel()
 	host, guest := sessions(t, nil)
 	p := newPod("p", Options{})
 	p.session = host
 	k := processKey{"c", "e"}
+	pipe := filepath.Join(t.TempDir(), "stdout")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	caller, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer caller.Close()
 	for range heldStreams {
 		path := p.addPipe(k)
 		c, err := p.open(t.Context(), wire.Header{Kind: wire.Output, Path: path})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.notePipe(k, path, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		p.notePipe(k, path, cancel)
 		go func() {
 			defer p.dropPipe(k, path)
-			defer c.Close()
-			_, _ = io.Copy(io.Discard, c)
+			copyStream(ctx, wire.Output, c, pipe)
 		}()
 		far, err := guest.Accept()
 		if err != nil {
@@ -136,6 +148,7 @@ func TestPipesOfDeletedProcessesEnd(t *testing.T) {
 	if n := host.NumStreams(); n != heldStreams {
 		t.Fatalf("the host has %d streams, want %d", n, heldStreams)
 	}
+	time.Sleep(time.Second) // the pipe is full, and every write waits
 	p.cutPipes(k)
 	for end := time.Now().Add(20 * time.Second); host.NumStreams() > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -55,19 +55,25 @@ func (p *pod) connectStream(ctx context.Context, k processKey, kind wire.Kind, h
 		_ = c.Close()
 		return "", err
 	}
-	p.notePipe(k, path, c)
+	ctx, cancel := p.untilEnd()
+	p.notePipe(k, path, cancel)
 	go func() {
 		defer p.dropPipe(k, path)
-		defer c.Close()
-		ctx, cancel := p.untilEnd()
 		defer cancel()
-		if kind == wire.Input {
-			copyInput(ctx, c, host)
-		} else {
-			copyOutput(ctx, c, host)
-		}
+		copyStream(ctx, kind, c, host)
 	}()
 	return path, nil
+}
+
+// copyStream copies between the guest's stream and the host's pipe until that ends or ctx does, and closes the stream.
+func copyStream(ctx context.Context, kind wire.Kind, c net.Conn, host string) {
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })()
+	if kind == wire.Input {
+		copyInput(ctx, c, host)
+	} else {
+		copyOutput(ctx, c, host)
+	}
 }
 
 // copyInput copies the host's pipe to the guest.
@@ -76,19 +82,25 @@ func copyInput(ctx context.Context, c io.Writer, path string) {
 	if err != nil {
 		return
 	}
-	stop := context.AfterFunc(ctx, func() { _ = f.Close() })
-	defer stop()
+	defer closeAtEnd(ctx, f)()
 	defer f.Close()
 	_, _ = io.Copy(c, f)
 }
 
+// closeAtEnd closes c when ctx ends, which ends reads and writes that wait. The caller calls the result.
+func closeAtEnd(ctx context.Context, c io.Closer) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = c.Close() })
+}
+
 // copyOutput copies the guest's output to the host's pipe. While it does, the pipe has a reader, so that the
-// container is not killed by SIGPIPE while the caller's reader is restarted.
+// container is not killed by SIGPIPE while the caller's reader is restarted. So a write waits until ctx ends if the
+// caller reads no more.
 func copyOutput(ctx context.Context, c io.Reader, path string) {
 	w, err := fifo.OpenFifo(ctx, path, syscall.O_WRONLY, 0)
 	if err != nil {
 		return
 	}
+	defer closeAtEnd(ctx, w)()
 	defer w.Close()
 	r, err := fifo.OpenFifo(ctx, path, syscall.O_RDONLY, 0)
 	if err != nil {
@@ -105,17 +117,17 @@ func (p *pod) addPipe(k processKey) string {
 	p.pipeCount++
 	path := fmt.Sprintf("%s/%d", env.PipeDir, p.pipeCount)
 	if p.pipes[k] == nil {
-		p.pipes[k] = map[string]net.Conn{}
+		p.pipes[k] = map[string]context.CancelFunc{}
 	}
 	p.pipes[k][path] = nil
 	return path
 }
 
-// notePipe keeps the stream of a pipe.
-func (p *pod) notePipe(k processKey, path string, c net.Conn) {
+// notePipe keeps what ends the copy of a pipe.
+func (p *pod) notePipe(k processKey, path string, end context.CancelFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pipes[k][path] = c
+	p.pipes[k][path] = end
 }
 
 // dropPipe forgets a pipe whose copy has ended.
@@ -158,9 +170,9 @@ func (p *pod) endPipes(k processKey) { time.AfterFunc(outputGrace, func() { p.cu
 func (p *pod) cutPipes(k processKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.pipes[k] {
-		if c != nil {
-			_ = c.SetDeadline(time.Now())
+	for _, end := range p.pipes[k] {
+		if end != nil {
+			end()
 		}
 	}
 }
