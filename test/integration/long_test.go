@@ -9,7 +9,7 @@ import (
 )
 
 // long are the tests that take longest and are about one part of podd each, in the order of their time. A commit runs
-// every third one; the next commits and "make nightly" run the others. A test that -run names runs in any case.
+// every third one; the next commits and "make nightly" run the others. With -run or -skip nothing else is left out.
 var long = []string{
 	"TestUpgrade", "TestStats", "TestVMVolumes", "TestVMKilled", "TestMixedRestart", "TestMixed", "TestPowerLossOfPods",
 	"TestRestore", "TestDamagedRecords", "TestStuckDependencies", "TestPowerLoss", "TestShimKilled", "TestSnapshot",
@@ -20,7 +20,7 @@ var long = []string{
 // leaveOut has the long tests skipped that other commits run.
 func leaveOut() error {
 	flag.Parse()
-	if flag.Lookup("test.run").Value.String() != "" {
+	if flag.Lookup("test.run").Value.String()+flag.Lookup("test.skip").Value.String() != "" {
 		return nil
 	}
 	first, distance := sample.Every(3, "long")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -189,7 +190,7 @@ func (p *pod) connect(ctx context.Context, setup wire.Pod) error {
 	if err != nil {
 		return err
 	}
-	p.tasks = task.NewTTRPCTaskClient(ttrpc.NewClient(tasks))
+	p.tasks = task.NewTTRPCTaskClient(ttrpc.NewClient(boundedConn{tasks}))
 	c, err := p.open(ctx, wire.Header{Kind: wire.Setup})
 	if err != nil {
 		return err
@@ -199,6 +200,19 @@ func (p *pod) connect(ctx context.Context, setup wire.Pod) error {
 		return err
 	}
 	return readResult(ctx, c)
+}
+
+// boundedConn is a stream that ends when a write waits for longer than callTimeout: ttrpc looks at the context of a call
+// after it has written the request, and a guest may read nothing.
+type boundedConn struct{ net.Conn }
+
+func (c boundedConn) Write(b []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(callTimeout))
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		_ = c.Close() // part of a request was written
+	}
+	return n, err
 }
 
 // logWriter is the log of the session.
