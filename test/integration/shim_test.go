@@ -1,14 +1,18 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/sample"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // runcShim returns the configuration of a handler with runc's shim, whose containers use the node's kernel. Each pod
@@ -30,15 +34,16 @@ func TestShimKilled(t *testing.T) {
 			k := k.sub(t)
 			other := k.mixedPod(handler)
 			for name, kill := range map[string]func(*mixedPod){
-				"under podd": func(p *mixedPod) { k.killShim(p.id) },
+				"under podd": func(p *mixedPod) { k.signalShim(p.id, syscall.SIGKILL) },
 				"while podd is away": func(p *mixedPod) {
 					k.ok("kill podd", k.Kill9())
-					k.killShim(p.id)
+					k.signalShim(p.id, syscall.SIGKILL)
 					k.ok("start podd", k.Start(k.ctx()))
 				},
 			} {
 				t.Run(name, func(t *testing.T) { shimKilled(k.withT(t), handler, kill) })
 			}
+			t.Run("stopped", func(t *testing.T) { shimStopped(k.withT(t), handler) })
 			if st := k.podStatus(other.id); st.State != cri.PodSandboxState_SANDBOX_READY ||
 				st.GetNetwork().GetIp() != other.ip {
 				t.Errorf("other pod = %s with IP %s, want ready with %s", st.State, st.GetNetwork().GetIp(), other.ip)
@@ -73,8 +78,35 @@ func shimKilled(k *kubelet, handler string, kill func(*mixedPod)) {
 	k.removePod(again)
 }
 
-// killShim kills the shim that serves the pod.
-func (k *kubelet) killShim(pod string) {
+// shimStopped: a pod whose shim is stopped can be stopped and removed, also when calls that had no answer have filled its
+// socket.
+func shimStopped(k *kubelet, handler string) {
+	k.Helper()
+	p := k.mixedPod(handler)
+	k.signalShim(p.id, syscall.SIGSTOP)
+	var calls errgroup.Group
+	for range 8 {
+		calls.Go(func() error {
+			for range 60 {
+				ctx, cancel := context.WithTimeout(k.ctx(), 50*time.Millisecond)
+				_, _ = k.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"true"}})
+				cancel()
+			}
+			return nil
+		})
+	}
+	_ = calls.Wait()
+	began := time.Now()
+	k.stopContainer(p.web, 1)
+	k.stopPod(p.id)
+	if took := time.Since(began); took > time.Minute {
+		k.Errorf("stop of a pod whose shim is stopped took %v", took)
+	}
+	k.removePod(p.id)
+}
+
+// signalShim sends a signal to the shim that serves the pod.
+func (k *kubelet) signalShim(pod string, signal syscall.Signal) {
 	k.Helper()
 	data, err := os.ReadFile(k.Path("run", "containers", pod, "podd.json"))
 	k.ok("read the record of the shim", err)
@@ -84,5 +116,5 @@ func (k *kubelet) killShim(pod string) {
 	if err != nil || string(comm) != "containerd-shim\n" {
 		k.Fatalf("comm of process %d = %q, %v, want %q", record.Shim.Pid, comm, err, "containerd-shim\n")
 	}
-	k.ok("kill the shim", syscall.Kill(record.Shim.Pid, syscall.SIGKILL))
+	k.ok("signal the shim", syscall.Kill(record.Shim.Pid, signal))
 }
