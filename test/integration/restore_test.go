@@ -40,6 +40,7 @@ func TestRestore(t *testing.T) {
 	t.Run("server", func(t *testing.T) { restoreOfServer(k.sub(t)) })
 	t.Run("privileges", func(t *testing.T) { restoredPrivileges(k.sub(t)) })
 	t.Run("volume", func(t *testing.T) { restoreWithVolume(k.sub(t)) })
+	t.Run("zombie", func(t *testing.T) { restoreWithZombie(k.sub(t)) })
 	t.Run("shared memory", func(t *testing.T) { restoreWithShm(k.sub(t)) })
 	t.Run("terminal", func(t *testing.T) { restoreWithTerminal(k.sub(t)) })
 	t.Run("not started", func(t *testing.T) { restoreWithoutStart(k.sub(t), "runc") })
@@ -155,6 +156,22 @@ func restoreWithVolume(k *kubelet) {
 	if size() <= before {
 		k.Error("the removal of the restored pod changed the volume")
 	}
+}
+
+// restoreWithZombie: a process that has ended, and that its parent has not waited for, is in the restored pod, too.
+func restoreWithZombie(k *kubelet) {
+	c, dir := k.one("touch /tmp/ready; sleep 0.1 & exec sleep 10000"), k.snapshotDir()
+	zombie := func(c *counting) bool {
+		return strings.Contains(k.exec(c.containers[0], "cat /proc/[0-9]*/stat"), "(sleep) Z ")
+	}
+	k.eventually("a process has ended", func() bool { return zombie(c) })
+	k.ok("CheckpointPod", c.checkpoint(dir))
+	r := c.restore(dir)
+	r.startAll()
+	if !zombie(r) {
+		k.Error("the restored container has no zombie, want one")
+	}
+	r.noLocks()
 }
 
 // restoreWithShm: files in /dev/shm of the pod, of which one is open, are in that of the restored one, which has the

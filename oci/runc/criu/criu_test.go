@@ -3,6 +3,7 @@ package criu
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +146,44 @@ func TestCheckPrivileges(t *testing.T) {
 		}
 		if err != nil && !errdefs.IsPermissionDenied(err) && !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%s: CheckPrivileges = %v, want one of the kinds of refused images", tt.name, err)
+		}
+	}
+}
+
+// TestZombie: a process that has ended has no credentials, and one that CRIU would run without them is refused.
+func TestZombie(t *testing.T) {
+	good := image(goodCore().encode())
+	written, err := hex.DecodeString("19435654473805551500000008011a11080210001800200028003205736c656570") // by CRIU 4.2.1
+	must(t, err)
+	task := func(states ...uint64) (entry []byte) {
+		for _, state := range states {
+			task := protowire.AppendVarint(protowire.AppendTag(nil, taskState, protowire.VarintType), state)
+			entry = protowire.AppendBytes(protowire.AppendTag(entry, coreTask, protowire.BytesType), task)
+		}
+		return entry
+	}
+	bad := goodCore()
+	bad.creds[1] = []uint64{0}
+	empty := protowire.AppendBytes(protowire.AppendTag(nil, coreThread, protowire.BytesType), nil)
+	const alive, stopped = 1, 3
+	for _, tt := range []struct {
+		name string
+		data []byte
+		want string // words of the error, "" for none
+	}{
+		{"zombie", written, ""},
+		{"alive", image(task(alive)), "not an image"},
+		{"stopped", image(task(stopped)), "not an image"},
+		{"no state", image(task()), "not an image"},
+		{"alive in the end", image(task(taskDead, alive)), "not an image"},
+		{"dead with credentials", image(append(task(taskDead), goodCore().encode()...)), ""},
+		{"dead with those of another user", image(append(task(taskDead), bad.encode()...)), "the users"},
+		{"dead with a part of them", image(append(task(taskDead), empty...)), "not an image"},
+	} {
+		dir := write(t, map[string][]byte{"core-1.img": good, "core-2.img": tt.data, "descriptors.json": []byte(`[]`)})
+		err := CheckPrivileges(dir, spec())
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: CheckPrivileges = %v, want %q", tt.name, err, tt.want)
 		}
 	}
 }

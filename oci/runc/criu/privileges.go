@@ -12,9 +12,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The fields of core_entry, thread_core_entry and creds_entry (images/core.proto, images/creds.proto).
+// The fields of core_entry, task_core_entry, thread_core_entry and creds_entry (images/core.proto, images/creds.proto).
 const (
+	coreTask      protowire.Number = 3
 	coreThread    protowire.Number = 5
+	taskState     protowire.Number = 1
 	threadCreds   protowire.Number = 10
 	threadSeccomp protowire.Number = 11
 
@@ -29,8 +31,8 @@ const (
 	credsCapAmbient      protowire.Number = 19
 )
 
-// seccompFilter is SECCOMP_MODE_FILTER.
-const seccompFilter = 2
+// seccompFilter is SECCOMP_MODE_FILTER, taskDead CRIU's TASK_DEAD.
+const seccompFilter, taskDead = 2, 2
 
 // thread has the privileges that an image gives a thread.
 type thread struct {
@@ -42,7 +44,14 @@ type thread struct {
 	lsm             string
 	// known is true if the image has credentials.
 	known bool
+	// state is that of the process, core true if the image has what only a process that executes something has.
+	state uint64
+	core  bool
 }
+
+// zombie reports whether the image is of a process that has ended, without credentials: CRIU writes none for it, and
+// ends it before it executes anything. To any other process without them CRIU would leave its own.
+func (t thread) zombie() bool { return t.state == taskDead && !t.core }
 
 // CheckPrivileges returns errdefs.ErrPermissionDenied if the images in dir give a process more than a container with
 // this config.json could have: other users, groups or capabilities, no seccomp filter, another profile.
@@ -82,21 +91,33 @@ func CheckPrivileges(dir string, s *specs.Spec) error {
 // parseThread reads a core_entry.
 func parseThread(message []byte) (t thread, err error) {
 	err = fields(message, func(number protowire.Number, _ uint64, data []byte) error {
-		if number != coreThread {
-			return nil
+		switch number {
+		case coreTask:
+			return fields(data, func(number protowire.Number, value uint64, _ []byte) error {
+				if number == taskState {
+					t.state = value
+				}
+				return nil
+			})
+		case coreThread:
+			t.core = true
+			return fields(data, t.parseField)
 		}
-		return fields(data, func(number protowire.Number, value uint64, data []byte) error {
-			switch number {
-			case threadSeccomp:
-				t.seccomp = value
-			case threadCreds:
-				t.known = true
-				return t.parseCredentials(data)
-			}
-			return nil
-		})
+		return nil
 	})
 	return t, err
+}
+
+// parseField reads a field of a thread_core_entry.
+func (t *thread) parseField(number protowire.Number, value uint64, data []byte) error {
+	switch number {
+	case threadSeccomp:
+		t.seccomp = value
+	case threadCreds:
+		t.known = true
+		return t.parseCredentials(data)
+	}
+	return nil
 }
 
 // parseCredentials reads a creds_entry. Protobuf allows a list in two encodings; here it is one number after the other.
@@ -177,6 +198,8 @@ func (p privileges) check(t thread) error {
 		return func(id uint32) bool { return !slices.Contains(allowed, id) }
 	}
 	switch {
+	case t.zombie():
+		return nil
 	case !t.known || len(t.uids) != 4 || len(t.gids) != 4:
 		return errImage
 	case t.capabilities&^p.capabilities != 0:
