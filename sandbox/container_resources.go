@@ -3,16 +3,15 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/usage"
@@ -34,32 +33,9 @@ func limitGroup(
 	}
 	value, warnings, oomErr := spec.OOMScoreAdj(asked, facts)
 	if oomErr == nil {
-		oomErr = adjustOOM(group, value)
+		oomErr = cgroups.AdjustOOM(group.Processes, value)
 	}
 	return warnings, errors.Join(err, oomErr)
-}
-
-// adjustOOM sets oom_score_adj of every process of the container, repeatedly until there is no new process: one may be
-// forked in the meantime by a process with the old value.
-func adjustOOM(group usage.Cgroup, value int) error {
-	done := map[int]bool{}
-	for before := -1; len(done) > before; {
-		before = len(done)
-		pids, err := group.Processes()
-		if err != nil {
-			return err
-		}
-		for _, pid := range pids {
-			if done[pid] {
-				continue
-			}
-			if err := setOOMScoreAdj(pid, value); err != nil {
-				return fmt.Errorf("set oom_score_adj of process %d to %d: %w", pid, value, err)
-			}
-			done[pid] = true
-		}
-	}
-	return nil
 }
 
 // actualResources returns asked with the kernel's values where those can be read. pid is a process of the container.
@@ -82,15 +58,6 @@ func actualResources(
 	return actual, nil
 }
 
-// setOOMScoreAdj writes a process's oom_score_adj; a process that has ended is not an error.
-func setOOMScoreAdj(pid, value int) error {
-	err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, int64(value), 10), 0)
-	if isProcessGone(err) {
-		return nil
-	}
-	return err
-}
-
 // oomScoreAdj reads a process's oom_score_adj.
 func oomScoreAdj(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
@@ -98,8 +65,4 @@ func oomScoreAdj(pid int) (int64, error) {
 		return 0, err
 	}
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-}
-
-func isProcessGone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

@@ -107,6 +107,11 @@ func (r *Runtime) createContainer(
 		return process.Process{}, err
 	}
 	rec.Cgroups = r.ownCgroups(b, rec)
+	if rec.Restore != nil {
+		if err := b.adjustRestored(rec.Cgroups); err != nil {
+			return process.Process{}, err
+		}
+	}
 	rec.Start, rec.Cgroup = r.withoutRuntime(b, rec)
 	if r.cfg.SystemdCgroup {
 		rec.PodOOMs = rec.Cgroups.OOMBaseline(b.ID())

@@ -2,6 +2,7 @@ package runc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
@@ -169,7 +171,25 @@ func (r *Runtime) completeRestore(ctx context.Context, b bundle, rec record) (re
 	}
 	rec.Init, rec.Monitor = init, monitor
 	rec.Cgroups = r.ownCgroups(b, rec)
-	return rec, errors.Join(b.save(rec), os.WriteFile(b.started(), nil, 0o600))
+	return rec, errors.Join(b.adjustRestored(rec.Cgroups), b.save(rec), os.WriteFile(b.started(), nil, 0o600))
+}
+
+// adjustRestored sets what CRIU takes from its images although config.json may have another value: oom_score_adj, which
+// follows the memory that this container asks for, or the kernel would kill others first.
+func (b bundle) adjustRestored(group cgroups.Dirs) error {
+	var c struct {
+		Process struct {
+			OOMScoreAdj *int `json:"oomScoreAdj"`
+		} `json:"process"`
+	}
+	data, err := os.ReadFile(b.Config())
+	if err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	if err != nil || c.Process.OOMScoreAdj == nil {
+		return err
+	}
+	return group.AdjustOOM(*c.Process.OOMScoreAdj)
 }
 
 // forgetRestore lets Start restore the container if a podd was killed before it had started a monitor.

@@ -3,6 +3,7 @@ package runc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,21 @@ func (d dumped) wantState(want oci.Status) {
 	}
 }
 
+// oomScoreAdj is the file of the first process.
+func (d dumped) oomScoreAdj() string {
+	d.Helper()
+	s, err := d.r.State(limit(d.T), d.id)
+	must(d.T, "state", err)
+	return fmt.Sprintf("/proc/%d/oom_score_adj", s.Process.Pid)
+}
+
+func (d dumped) wantOOMScoreAdj(want string) {
+	d.Helper()
+	if got, err := os.ReadFile(d.oomScoreAdj()); err != nil || strings.TrimSpace(string(got)) != want {
+		d.Errorf("oom_score_adj = %q, %v, want %s, of config.json", got, err, want)
+	}
+}
+
 // TestRestore: a container is created without a process, and its start restores the one that was saved, once.
 func TestRestore(t *testing.T) {
 	d, req := dumpedOnce(t)
@@ -58,6 +74,7 @@ func TestRestore(t *testing.T) {
 	}
 	must(t, "delete", d.r.Delete(limit(t), d.id))
 	must(t, "remove link", os.Remove(link))
+	req.Spec.Process.OOMScoreAdj = new(321)
 	p, err := d.r.Create(limit(t), req)
 	if err != nil || p.Pid != 0 {
 		t.Fatalf("Create = %v, %v, want no process", p, err)
@@ -69,6 +86,7 @@ func TestRestore(t *testing.T) {
 	must(t, "start", d.r.Start(limit(t), d.id))
 	d.wantState(oci.Running)
 	d.runs()
+	d.wantOOMScoreAdj("321")
 	if err := d.r.Start(limit(t), d.id); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("second Start = %v, want %v", err, errdefs.ErrFailedPrecondition)
 	}
@@ -99,6 +117,7 @@ func TestRestoreFails(t *testing.T) {
 // It does not if there was a monitor.
 func TestRestoreOfKilledPodd(t *testing.T) {
 	d, req := dumpedOnce(t)
+	req.Spec.Process.OOMScoreAdj = new(321)
 	_, err := d.r.Create(limit(t), req)
 	must(t, "create", err)
 	mark := filepath.Join(d.m.Config.RunDir, d.id, "restoring")
@@ -115,6 +134,7 @@ func TestRestoreOfKilledPodd(t *testing.T) {
 	d.runs()
 
 	// A podd that is killed while it restores: its record has no process yet.
+	must(t, "oom_score_adj of the images", os.WriteFile(d.oomScoreAdj(), []byte("7"), 0))
 	record := filepath.Join(d.m.Config.RunDir, d.id, "state.json")
 	var rec map[string]any
 	must(t, "read record", driver.ReadRecord(record, &rec))
@@ -125,6 +145,7 @@ func TestRestoreOfKilledPodd(t *testing.T) {
 	must(t, "forget the start", os.Remove(filepath.Join(d.m.Config.RunDir, d.id, "started")))
 	d.r = d.m.New().(*runc.Runtime)
 	d.wantState(oci.Running)
+	d.wantOOMScoreAdj("321")
 	must(t, "read record", driver.ReadRecord(record, &rec))
 	if got, want := rec["init"].(map[string]any), process.(map[string]any); got["pid"] != want["pid"] {
 		t.Errorf("process = %v, want %v", got, want)

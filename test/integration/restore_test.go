@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -39,6 +40,7 @@ func TestRestore(t *testing.T) {
 	t.Run("one of two containers", func(t *testing.T) { restoreOfOne(k.sub(t)) })
 	t.Run("server", func(t *testing.T) { restoreOfServer(k.sub(t)) })
 	t.Run("privileges", func(t *testing.T) { restoredPrivileges(k.sub(t)) })
+	t.Run("resources", func(t *testing.T) { restoredResources(k.sub(t)) })
 	t.Run("volume", func(t *testing.T) { restoreWithVolume(k.sub(t)) })
 	t.Run("zombie", func(t *testing.T) { restoreWithZombie(k.sub(t)) })
 	t.Run("shared memory", func(t *testing.T) { restoreWithShm(k.sub(t)) })
@@ -132,6 +134,24 @@ func restoredPrivileges(k *kubelet) {
 	if before, after := k.exec(c.containers[0], lines), k.exec(r.containers[0], lines); before != after ||
 		!strings.Contains(after, "3000") || !strings.Contains(after, "Seccomp:\t2") {
 		k.Errorf("credentials after the restore:\n%swant those before:\n%s", after, before)
+	}
+}
+
+// restoredResources: all processes have the oom_score_adj of the new pod, whether the saved one had any or none.
+func restoredResources(k *kubelet) {
+	for _, adj := range [][]int64{{900, 0}, {0, 900}} {
+		c, dir := k.saved("sleep 10000 & touch /tmp/ready; exec sleep 10000", func(c *cri.ContainerConfig) {
+			c.Linux.Resources = &cri.LinuxContainerResources{OomScoreAdj: adj[0]}
+		})
+		c.configs[0].Linux.Resources.OomScoreAdj = adj[1]
+		r := c.restore(dir)
+		r.startAll()
+		want := strings.Repeat(fmt.Sprintln(adj[1]), 2)
+		if got := k.exec(r.containers[0], "for p in $(pidof sleep); do cat /proc/$p/oom_score_adj; done"); got != want {
+			k.Errorf("oom_score_adj of the restored processes = %q, want %q", got, want)
+		}
+		k.removePod(c.pod)
+		k.removePod(r.pod)
 	}
 }
 
