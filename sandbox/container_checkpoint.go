@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/archive"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -50,8 +51,8 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 			Location: location, Staging: snapshot.Staging(e.paths.Pods()),
 			Spec: filepath.Join(e.paths.Bundle(c.ID), "config.json"),
 			Config: archive.Config{
-				ID: c.ID, Name: c.Config.GetMetadata().GetName(), Image: c.Config.GetImage().GetImage(), ImageRef: c.ImageID,
-				ImageName: c.Config.GetImage().GetImage(), Runtime: c.pod.Handler, CreatedAt: c.CreatedAt,
+				ID: c.ID, Name: c.Config.GetMetadata().GetName(), Image: spec.ImageName(c.Config.GetImage()), ImageRef: c.ImageID,
+				ImageName: spec.ImageName(c.Config.GetImage()), Runtime: c.pod.Handler, CreatedAt: c.CreatedAt,
 			},
 			Dump: func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error {
 				defer release() // the container runs again: it does not wait for the volume of the archive

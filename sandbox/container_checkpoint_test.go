@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"archive/tar"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +14,9 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/sandbox/archive"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
@@ -28,6 +32,40 @@ var verbDump = verb{"CheckpointContainer", func(ctx context.Context, l *podLife)
 	}
 	return err
 }}
+
+// TestArchiveNamesTheImage: the archive has the user's name of the image, where the kubelet sends its id.
+func TestArchiveNamesTheImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		config := containerConfig("main")
+		named := config.Image.Image
+		config.Image = &cri.ImageSpec{Image: fakeImageID, UserSpecifiedImage: named}
+		id, err := e.CreateContainer(t.Context(), mustRunPod(t, e, "web"), config)
+		must(t, err)
+		must(t, e.StartContainer(t.Context(), id))
+		location := filepath.Join(t.TempDir(), "archive.tar")
+		must(t, e.CheckpointContainer(t.Context(), id, location))
+		f, err := os.Open(location)
+		must(t, err)
+		defer f.Close()
+		files := tar.NewReader(f)
+		for {
+			h, err := files.Next()
+			must(t, err)
+			if h.Name == "config.dump" {
+				break
+			}
+		}
+		var got archive.Config
+		must(t, json.NewDecoder(files).Decode(&got))
+		if got.Image != named || got.ImageName != named || got.ImageRef != fakeImageID {
+			t.Errorf("config.dump = %+v, want the name %s and the id %s", got, named, fakeImageID)
+		}
+		removeEverything(t, e)
+		noLeaks(t, m)
+	})
+}
 
 // staged returns the marks of frozen containers, and the directories in which checkpoints are written.
 func staged(e *Engine) (paths []string) {

@@ -84,8 +84,8 @@ func (b *builder) addSandboxSize(list map[string]string) {
 	}
 }
 
-// imageName returns the image as the user named it; kubelets before 1.29 send only its id.
-func imageName(image *cri.ImageSpec) string {
+// ImageName returns the image as the user named it; kubelets before 1.29 send only its id.
+func ImageName(image *cri.ImageSpec) string {
 	return cmp.Or(image.GetUserSpecifiedImage(), image.GetImage())
 }
 
@@ -103,7 +103,7 @@ func (b *builder) annotate(kind string) error {
 		criPodName:             pod.GetName(),
 		criPodNamespace:        pod.GetNamespace(),
 		criPodUID:              pod.GetUid(),
-		criImage:               imageName(b.in.Config.GetImage()),
+		criImage:               ImageName(b.in.Config.GetImage()),
 	}
 	if kind == "infra" {
 		list[criType], list[criPodLogs] = "sandbox", b.in.Pod.GetLogDirectory()

@@ -46,7 +46,7 @@ const maxFiles = 1 << 20
 type Config struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// Image is the name in the container's config, ImageRef the id of the image.
+	// Image is the name by which the user chose the image, ImageRef its id.
 	Image    string `json:"rootfsImage"`
 	ImageRef string `json:"rootfsImageRef"`
 	// ImageName is the name, too: other runtimes have the full name here.
