@@ -47,8 +47,8 @@ type Config struct {
 	handler.Defaults
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container, which continues if the caller gives up. A start of a container has as long, 1 minute at most, and one attempt to tear down a pod or container 2 minutes at most."`
-	// CheckpointTimeout bounds one checkpoint of a container, most of which it is frozen.
-	CheckpointTimeout time.Duration `toml:"checkpoint_timeout" comment:"Limit for CheckpointContainer, during which the container is frozen. A request may set a shorter one."`
+	// CheckpointTimeout bounds one checkpoint of a container, most of which it is frozen, unless the request has a limit.
+	CheckpointTimeout time.Duration `toml:"checkpoint_timeout" comment:"Limit for CheckpointContainer, during which the container is frozen. A request may set another one."`
 	// KillTimeout is how long a container may outlive SIGKILL before StopContainer fails.
 	KillTimeout time.Duration `toml:"kill_timeout" comment:"How long a container may outlive SIGKILL before StopContainer fails."`
 	// StatsInterval is the time between two background measurements of resource usage.

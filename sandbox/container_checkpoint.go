@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -18,8 +20,9 @@ import (
 )
 
 // CheckpointContainer saves a running container in a new file at location, see package archive. It runs again
-// afterwards. Starts, updates and the removal of the container wait; a stop ends the checkpoint.
-func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) error {
+// afterwards. Starts, updates and the removal of the container wait; a stop ends the checkpoint. A timeout of 0 is that
+// of the configuration.
+func (e *Engine) CheckpointContainer(ctx context.Context, id, location string, timeout time.Duration) error {
 	c, rt, err := e.running(id)
 	if err != nil {
 		return err
@@ -43,7 +46,8 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 	}
 	defer turn.Release()
 	return e.onContainer(ctx, operation.CheckpointContainer, c, 0, func(ctx context.Context) error {
-		ctx, cancel := lifecycle.WithTimeout(ctx, e.cfg.Load().CheckpointTimeout, "the checkpoint took longer than %v")
+		limit := cmp.Or(timeout, e.cfg.Load().CheckpointTimeout)
+		ctx, cancel := lifecycle.WithTimeout(ctx, limit, "the checkpoint took longer than %v")
 		defer cancel()
 		defer context.AfterFunc(c.life.Context(), cancel)()
 		operation.SetStage(ctx, "save")

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ import (
 // verbDump saves the container. If it fails, there must be no archive, and in any case no directory with its parts.
 var verbDump = verb{"CheckpointContainer", func(ctx context.Context, l *podLife) error {
 	location := filepath.Join(filepath.Dir(l.e.node.Root), "archive.tar")
-	err := l.e.CheckpointContainer(ctx, l.container, location)
+	err := l.e.CheckpointContainer(ctx, l.container, location, 0)
 	if _, serr := os.Lstat(location); (serr == nil) != (err == nil) {
 		return fmt.Errorf("archive: %w after: %w", serr, err)
 	}
@@ -45,7 +46,7 @@ func TestArchiveNamesTheImage(t *testing.T) {
 		must(t, err)
 		must(t, e.StartContainer(t.Context(), id))
 		location := filepath.Join(t.TempDir(), "archive.tar")
-		must(t, e.CheckpointContainer(t.Context(), id, location))
+		must(t, e.CheckpointContainer(t.Context(), id, location, 0))
 		f, err := os.Open(location)
 		must(t, err)
 		defer f.Close()
@@ -209,7 +210,7 @@ func TestCheckpointAfterFailedThaw(t *testing.T) {
 		_, err = c.mark().Set() // the one that a killed podd has left
 		must(t, err)
 		location := filepath.Join(t.TempDir(), "archive.tar")
-		err = l.e.CheckpointContainer(t.Context(), l.container, location)
+		err = l.e.CheckpointContainer(t.Context(), l.container, location, 0)
 		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "restart podd") {
 			t.Errorf("CheckpointContainer = %v, want %v that says what to do", err, errdefs.ErrFailedPrecondition)
 		}
@@ -230,6 +231,28 @@ func TestCheckpointOfWhatDoesNotRun(t *testing.T) {
 	})
 }
 
+// TestCheckpointTimeout: a request may have a longer limit than the configuration, which holds for those without one.
+func TestCheckpointTimeout(t *testing.T) {
+	for asked, want := range map[time.Duration]time.Duration{
+		0: DefaultConfig().CheckpointTimeout, time.Second: time.Second, time.Hour: time.Hour,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(t)
+			l, h := runningLife(t, m)
+			release := h.hold("dump")
+			defer release()
+			began := time.Now()
+			err := l.e.CheckpointContainer(t.Context(), l.container, filepath.Join(m.dir, "archive.tar"), asked)
+			if took := time.Since(began); took != want || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("CheckpointContainer with a limit of %v = %v after %v, want an error after %v", asked, err, took, want)
+			}
+			release()
+			removeEverything(t, l.e)
+			noLeaks(t, m)
+		})
+	}
+}
+
 // TestCheckpointsAtOnce: more than the budget allows wait, and are made when there is room.
 func TestCheckpointsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +267,7 @@ func TestCheckpointsAtOnce(t *testing.T) {
 				must(t, v.do(t.Context(), l))
 			}
 			location := filepath.Join(m.dir, l.name+".tar")
-			go func() { done <- e.CheckpointContainer(t.Context(), l.container, location) }()
+			go func() { done <- e.CheckpointContainer(t.Context(), l.container, location, 0) }()
 		}
 		synctest.Wait()
 		if n := h.count("dump"); n != 4 {

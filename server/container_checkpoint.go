@@ -16,13 +16,14 @@ func (s *Server) CheckpointContainer(
 	if err := checkCheckpointContainer(r); err != nil {
 		return nil, err
 	}
-	if seconds := min(r.GetTimeout(), math.MaxInt32); seconds > 0 {
-		cause := fmt.Errorf("the checkpoint took longer than %d s: %w", seconds, context.DeadlineExceeded)
-		limited, cancel := context.WithTimeoutCause(ctx, time.Duration(seconds)*time.Second, cause)
+	timeout := time.Duration(min(r.GetTimeout(), math.MaxInt32)) * time.Second
+	if timeout > 0 { // it holds for the whole call, in which the engine also waits for other operations
+		cause := fmt.Errorf("the checkpoint took longer than %v: %w", timeout, context.DeadlineExceeded)
+		limited, cancel := context.WithTimeoutCause(ctx, timeout, cause)
 		defer cancel()
 		ctx = limited
 	}
-	if err := s.deps.Engine.CheckpointContainer(ctx, r.GetContainerId(), r.GetLocation()); err != nil {
+	if err := s.deps.Engine.CheckpointContainer(ctx, r.GetContainerId(), r.GetLocation(), timeout); err != nil {
 		return nil, err
 	}
 	return &cri.CheckpointContainerResponse{}, nil

@@ -34,8 +34,8 @@ type Engine interface {
 	RunPod(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (id string, err error)
 	StopPod(ctx context.Context, id string) error
 	RemovePod(ctx context.Context, id string) error
-	// CheckpointContainer saves the container in a new file at location.
-	CheckpointContainer(ctx context.Context, id, location string) error
+	// CheckpointContainer saves the container in a new file at location. A timeout of 0 is that of the configuration.
+	CheckpointContainer(ctx context.Context, id, location string, timeout time.Duration) error
 	// CheckpointPod saves the containers, which must be all that run in the pod, into the directory at path.
 	CheckpointPod(ctx context.Context, id, path string, containers []string) error
 	// RestorePod returns the ids of the new pod and of its containers, in the order of the request.

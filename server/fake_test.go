@@ -94,8 +94,8 @@ func (e *fakeEngine) StopPod(_ context.Context, id string) error { return e.call
 
 func (e *fakeEngine) RemovePod(_ context.Context, id string) error { return e.call("RemovePod", id) }
 
-func (e *fakeEngine) CheckpointContainer(_ context.Context, id, location string) error {
-	return e.call("CheckpointContainer", id, location)
+func (e *fakeEngine) CheckpointContainer(_ context.Context, id, location string, timeout time.Duration) error {
+	return e.call("CheckpointContainer", id, location, timeout)
 }
 
 func (e *fakeEngine) CheckpointPod(_ context.Context, id, path string, containers []string) error {

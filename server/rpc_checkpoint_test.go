@@ -101,7 +101,7 @@ func testCheckpointContainer(t *testing.T) {
 	h := newHarness(t)
 	good := &cri.CheckpointContainerRequest{ContainerId: runningID, Location: "/dir/out.tar", Timeout: 60}
 	must[*cri.CheckpointContainerResponse](t)(h.runtime.CheckpointContainer(t.Context(), good))
-	want := []string{"CheckpointContainer " + runningID + " /dir/out.tar"}
+	want := []string{"CheckpointContainer " + runningID + " /dir/out.tar 1m0s"}
 	if got := h.engine.log(); !slices.Equal(got, want) {
 		t.Errorf("calls = %q, want %q", got, want)
 	}
