@@ -101,6 +101,7 @@ func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	}
 	err := c.observe(record.ContainerExited, func(s *record.ContainerStatus) { describeExit(s, x, start, oomCause) })
 	e.usage.DropContainer(c.ID)
+	releaseImages(e, c)
 	s := c.Status()
 	c.log().WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
 	if e.deps.Exited != nil {

@@ -242,17 +242,18 @@ func stopUnrestored(ctx context.Context, e *Engine, c *Container) error {
 	return e.publishExit(c, oci.Exit{Code: 128 + int32(syscall.SIGKILL), At: time.Now(), Known: true})
 }
 
-// releaseImages removes the copies of the images once no restored container of the pod waits to be started.
-func releaseImages(e *Engine, started *Container) {
-	if !started.Restored {
+// releaseImages removes the copies of the images once no restored container of the pod waits to be started: all have
+// been, or have exited. c is one whose state has changed.
+func releaseImages(e *Engine, c *Container) {
+	if !c.Restored {
 		return
 	}
-	for _, c := range e.store.containersOf(started.pod) {
-		if s := c.Status().State; c.Restored && (s == record.ContainerCreating || s == record.ContainerCreated) {
+	for _, o := range e.store.containersOf(c.pod) {
+		if s := o.Status().State; o.Restored && (s == record.ContainerCreating || s == record.ContainerCreated) {
 			return
 		}
 	}
-	if err := os.RemoveAll(e.paths.Images(started.pod.ID)); err != nil {
-		started.log().WithError(err).Warn("failed to remove the images of the checkpoint, removal of the pod will try again")
+	if err := os.RemoveAll(e.paths.Images(c.pod.ID)); err != nil {
+		c.log().WithError(err).Warn("failed to remove the images of the checkpoint, removal of the pod will try again")
 	}
 }

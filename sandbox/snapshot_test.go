@@ -306,6 +306,41 @@ func TestCheckpointSeesChanges(t *testing.T) {
 	}
 }
 
+// TestImagesOfWhatNeverStarts: they have the memory of the processes, and are removed when the last container that
+// would need them is stopped, removed, or fails to start, though the pod stays.
+func TestImagesOfWhatNeverStarts(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, e *Engine, h *faults, id string){
+		"stopped": func(t *testing.T, e *Engine, _ *faults, id string) { must(t, e.StopContainer(t.Context(), id, 0)) },
+		"removed": func(t *testing.T, e *Engine, _ *faults, id string) { must(t, e.RemoveContainer(t.Context(), id)) },
+		"failed": func(t *testing.T, e *Engine, h *faults, id string) {
+			h.fail("start")
+			defer h.heal("start")
+			if err := e.StartContainer(t.Context(), id); err == nil {
+				t.Error("StartContainer = nil, want an error")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, func(t *testing.T, handler string) {
+				m := newMachine(t)
+				l, h := saved(t, m, handler)
+				p, containers, err := l.e.RestorePod(t.Context(), restoreRequest(l))
+				must(t, err)
+				end(t, l.e, h, containers[0].ID)
+				synctest.Wait()
+				if _, err := os.Stat(l.e.paths.Images(p.ID)); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("images: %v, want them removed", err)
+				}
+				if s := p.Status().State; s != record.PodReady {
+					t.Errorf("pod is %s, want it ready", s)
+				}
+				removeEverything(t, l.e)
+				noLeaks(t, m)
+			})
+		})
+	}
+}
+
 // TestStoppedRestoredPodHasNoImages: they are freed by the stop, not only with the record.
 func TestStoppedRestoredPodHasNoImages(t *testing.T) {
 	eachKind(t, func(t *testing.T, handler string) {

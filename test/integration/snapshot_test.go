@@ -271,6 +271,10 @@ func restoreWithoutStart(k *kubelet, handler string) {
 	k.startContainer(a.containers[0])
 	k.stopContainer(a.containers[0], 1)
 	k.removeContainer(a.containers[1])
+	k.eventually("no images are left of containers that never run", func() bool {
+		_, err := os.Stat(k.Path("root", "pods", a.pod, "images"))
+		return errors.Is(err, os.ErrNotExist)
+	})
 	k.removePod(a.pod)
 	k.ok("kill podd", k.Kill9())
 	k.ok("start podd", k.Start(k.ctx()))
