@@ -30,8 +30,8 @@ func expectedContainer(c *cri.ContainerConfig) *cri.ContainerConfig {
 	c = proto.Clone(c).(*cri.ContainerConfig)
 	c.Metadata, c.Image, c.Labels, c.Annotations, c.LogPath = nil, nil, nil, nil, ""
 	c.Devices, c.CDIDevices, c.StopSignal = nil, nil, 0
-	for i, m := range c.Mounts { // sources may differ, destinations may not
-		c.Mounts[i] = &cri.Mount{ContainerPath: m.GetContainerPath(), Readonly: m.GetReadonly()}
+	for _, m := range c.Mounts { // sources may differ, destinations and how they are mounted may not
+		m.HostPath, m.Image, m.ImageSubPath, m.SelinuxRelabel = "", nil, "", false
 	}
 	slices.SortStableFunc(c.Mounts, func(a, b *cri.Mount) int {
 		return strings.Compare(a.GetContainerPath(), b.GetContainerPath())

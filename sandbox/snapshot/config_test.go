@@ -38,6 +38,19 @@ func TestCheckContainers(t *testing.T) {
 		{"destination of a mount", func(c *cri.ContainerConfig) { c.Mounts[0].ContainerPath = "/x" }, "in mounts"},
 		{"mount", func(c *cri.ContainerConfig) { c.Mounts = nil }, "in mounts"},
 		{"read-only mount", func(c *cri.ContainerConfig) { c.Mounts[0].Readonly = true }, "in mounts"},
+		{"image of a mount", func(c *cri.ContainerConfig) {
+			c.Mounts[0] = &cri.Mount{
+				ContainerPath: "/data", Image: &cri.ImageSpec{Image: "new"}, ImageSubPath: "x", SelinuxRelabel: true,
+			}
+		}, ""},
+		{"propagation of a mount", func(c *cri.ContainerConfig) {
+			c.Mounts[0].Propagation = cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
+		}, "in mounts"},
+		{"mounts below one", func(c *cri.ContainerConfig) { c.Mounts[0].RecursiveReadOnly = true }, "in mounts"},
+		{"options of a mount", func(c *cri.ContainerConfig) { c.Mounts[0].MountOptions = []string{"noexec"} }, "in mounts"},
+		{"owners in a mount", func(c *cri.ContainerConfig) {
+			c.Mounts[0].UidMappings = []*cri.IDMapping{{HostId: 1, Length: 1}}
+		}, "in mounts"},
 		{"terminal", func(c *cri.ContainerConfig) { c.Tty = true }, "in tty"},
 		{"privileged", func(c *cri.ContainerConfig) {
 			c.Linux = &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{Privileged: true}}
