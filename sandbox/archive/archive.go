@@ -1,5 +1,5 @@
-// Package archive writes the file that CheckpointContainer makes: a tar archive in the layout that checkpointctl and
-// CRI-O read (github.com/checkpoint-restore/checkpointctl, lib/metadata.go).
+// Package archive writes the file that CheckpointContainer makes: a tar archive in the layout that checkpointctl reads
+// (github.com/checkpoint-restore/checkpointctl, lib/metadata.go). CRI-O wants annotations in spec.dump to restore one.
 //
 //	config.dump      the container's properties, as JSON
 //	spec.dump        its config.json
