@@ -78,8 +78,8 @@ func shimKilled(k *kubelet, handler string, kill func(*mixedPod)) {
 	k.removePod(again)
 }
 
-// shimStopped: a pod whose shim is stopped can be stopped and removed, also when calls that had no answer have filled its
-// socket.
+// shimStopped: a pod whose shim is stopped can be stopped and removed, also when calls that had no answer have filled
+// its socket.
 func shimStopped(k *kubelet, handler string) {
 	k.Helper()
 	p := k.mixedPod(handler)

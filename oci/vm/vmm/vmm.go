@@ -98,8 +98,8 @@ type helper struct {
 
 // outputDelay is how long the output of a monitor or helper that has ended is waited for. A child of it may hold the
 // output open: User-Mode Linux that is killed while it tries ptrace leaves a stopped child, which ends with the jail.
-// It is also how long a helper that cannot be killed is waited for: one that waits for a volume whose server hangs. Both
-// must be over before podd gives up its call of the shim.
+// It is also how long a helper that cannot be killed is waited for: one that waits for a volume whose server hangs.
+// Both must be over before podd gives up its call of the shim.
 const outputDelay = 3 * time.Second
 
 // startHelper starts a helper.
