@@ -202,8 +202,8 @@ func (p *pod) connect(ctx context.Context, setup wire.Pod) error {
 	return readResult(ctx, c)
 }
 
-// boundedConn is a stream that ends when a write waits for longer than callTimeout: ttrpc looks at the context of a call
-// after it has written the request, and a guest may read nothing.
+// boundedConn is a stream that ends when a write waits for longer than callTimeout: ttrpc looks at the context of a
+// call after it has written the request, and a guest may read nothing.
 type boundedConn struct{ net.Conn }
 
 func (c boundedConn) Write(b []byte) (int, error) {
