@@ -50,7 +50,8 @@ FIRST    := /oci/(shim|runc)$$|/image$$
 # Non-empty: the integration tests use only the daemon with the race detector. Else most use one without.
 RACE_ALL ?=
 # Long lists of tests are sampled: the steps of a verb at which podd fails or ends, the further runtimes of a driver, the
-# specs of further handlers, the longest integration tests. The sample depends on this value; "all" takes everything, as "make nightly" does.
+# specs of further handlers, the longest integration tests. The sample depends on this value; "all" takes everything, as
+# "make nightly" does.
 PODD_SAMPLE ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PODD_SAMPLE
 # The Go vulnerability database for "make vulncheck": a URL, or file:// and a directory with a copy of its files.

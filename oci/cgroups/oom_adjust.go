@@ -23,8 +23,8 @@ func (d Dirs) AdjustOOM(value int) error {
 	}, value)
 }
 
-// AdjustOOM sets oom_score_adj of every one of these processes, repeatedly until there is no new process: one may be
-// forked in the meantime by a process with the old value.
+// AdjustOOM sets oom_score_adj of all processes, repeatedly until there is no new one: a process with the old value may
+// have forked it.
 func AdjustOOM(processes func() ([]int, error), value int) error {
 	done := map[int]bool{}
 	for before := -1; len(done) > before; {

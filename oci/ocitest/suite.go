@@ -62,9 +62,8 @@ func suite(t *testing.T, newHarness NewHarness, every int) {
 		{"Update", testUpdate},
 		{"Pause", testPause},
 	}
-	first, distance := sample.Every(every, t.Name())
-	for i := first - 1; i < len(tests); i += distance {
-		t.Run(tests[i].name, func(t *testing.T) { tests[i].run(t, newHarness(t)) })
+	for _, test := range sample.Of(every, tests, t.Name()) {
+		t.Run(test.name, func(t *testing.T) { test.run(t, newHarness(t)) })
 	}
 }
 

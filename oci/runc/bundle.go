@@ -1,6 +1,11 @@
 package runc
 
 import (
+	"encoding/json"
+	"os"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/logfile"
@@ -15,6 +20,15 @@ func (b bundle) record() string { return b.File("state.json") }
 
 // started marks that the runtime's start command has succeeded.
 func (b bundle) started() string { return b.File("started") }
+
+// spec reads config.json, to which wrappers of runtimes may have added.
+func (b bundle) spec() (s specs.Spec, err error) {
+	data, err := os.ReadFile(b.Config())
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(data, &s)
+}
 
 // record is state.json: the data with which a later daemon watches and removes the container.
 type record struct {

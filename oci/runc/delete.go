@@ -2,7 +2,6 @@ package runc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/driver"
@@ -175,9 +173,8 @@ func (r *Runtime) rebuildRecord(b bundle) record {
 	if m, ok := findMonitor(b); ok {
 		rec.Monitor = m
 	}
-	var s specs.Spec
-	data, err := os.ReadFile(b.Config())
-	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil {
+	s, err := b.spec()
+	if err != nil || s.Linux == nil {
 		return rec
 	}
 	rec.Sandbox = s.Annotations[sandboxAnnotation]

@@ -2,7 +2,6 @@ package runc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -177,19 +176,11 @@ func (r *Runtime) completeRestore(ctx context.Context, b bundle, rec record) (re
 // adjustRestored sets what CRIU takes from its images although config.json may have another value: oom_score_adj, which
 // follows the memory that this container asks for, or the kernel would kill others first.
 func (b bundle) adjustRestored(group cgroups.Dirs) error {
-	var c struct {
-		Process struct {
-			OOMScoreAdj *int `json:"oomScoreAdj"`
-		} `json:"process"`
-	}
-	data, err := os.ReadFile(b.Config())
-	if err == nil {
-		err = json.Unmarshal(data, &c)
-	}
-	if err != nil || c.Process.OOMScoreAdj == nil {
+	s, err := b.spec()
+	if err != nil || s.Process == nil || s.Process.OOMScoreAdj == nil {
 		return err
 	}
-	return group.AdjustOOM(*c.Process.OOMScoreAdj)
+	return group.AdjustOOM(*s.Process.OOMScoreAdj)
 }
 
 // forgetRestore lets Start restore the container if a podd was killed before it had started a monitor.

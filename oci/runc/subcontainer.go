@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
@@ -67,9 +66,8 @@ func (r *Runtime) ownCgroups(b bundle, rec record) cgroups.Dirs {
 	if !rec.isSubcontainer(b.ID()) {
 		return cgroups.DirsOf(rec.Init.Pid)
 	}
-	var s specs.Spec
-	data, err := os.ReadFile(b.Config())
-	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil || r.cfg.SystemdCgroup {
+	s, err := b.spec()
+	if err != nil || s.Linux == nil || r.cfg.SystemdCgroup {
 		return nil
 	}
 	return cgroups.DirsAt(s.Linux.CgroupsPath)

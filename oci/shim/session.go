@@ -151,14 +151,22 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 // not knowing it, or if it exits and nothing else explains the error. Runtimes report the first thing that they miss.
 func (s *session) commandError(ctx context.Context, err error) error {
 	failure := runtimeError(ctx, err)
-	otherReason := func() bool {
-		return errdefs.IsFailedPrecondition(failure) || !errdefs.IsNotFound(err) && !s.containerExits()
-	}
-	if errors.Is(failure, oci.ErrCommand) || ctx.Err() != nil || !errors.Is(err, errExited) && otherReason() {
+	if errors.Is(failure, oci.ErrCommand) || ctx.Err() != nil || !s.hasExited(err, failure) {
 		return fmt.Errorf("exec: %w", failure)
 	}
 	return fmt.Errorf("exec: container %s has exited, and is not running: %s: %w", s.id, failure.Error(),
 		errdefs.ErrFailedPrecondition)
+}
+
+// hasExited reports whether the exit of the container explains err, of which failure is the kind.
+func (s *session) hasExited(err, failure error) bool {
+	switch {
+	case errors.Is(err, errExited):
+		return true
+	case errdefs.IsFailedPrecondition(failure): // the shim has its own reason
+		return false
+	}
+	return errdefs.IsNotFound(err) || s.containerExits()
 }
 
 // containerExits reports whether the container exits within driver.ExitTime. The host does not see processes in a

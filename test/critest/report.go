@@ -56,14 +56,10 @@ func (r report) selected() (names []string) {
 }
 
 // sampled are the names of every n-th spec that was selected, which ones depends on the handler and sample.Variable.
-func sampled(all report, n int, handler string) (names []string) {
+func sampled(all report, n int, handler string) []string {
 	selected := all.selected()
 	slices.Sort(selected)
-	first, distance := sample.Every(n, handler)
-	for i := first - 1; i < len(selected); i += distance {
-		names = append(names, selected[i])
-	}
-	return names
+	return sample.Of(n, selected, handler)
 }
 
 // printSkipped prints the reasons for which critest skipped specs, and how many. A reason that is not accepted for the

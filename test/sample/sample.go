@@ -25,6 +25,15 @@ func Every(n int, key ...any) (first, distance int) {
 	return 1 + int(hash.Sum32()%uint32(n)), n
 }
 
+// Of returns the part of a list that Every selects.
+func Of[T any](n int, list []T, key ...any) (part []T) {
+	first, distance := Every(n, key...)
+	for i := first - 1; i < len(list); i += distance {
+		part = append(part, list[i])
+	}
+	return part
+}
+
 // Takes reports whether the test called key is in the sample, as one of n is.
 func Takes(n int, key ...any) bool {
 	first, _ := Every(n, key...)

@@ -34,6 +34,16 @@ func startMachine(t *testing.T) *Machine {
 	return m
 }
 
+// wantEnd ends the test unless the machine ends, for which there is a reason.
+func wantEnd(t *testing.T, m *Machine, reason string) {
+	t.Helper()
+	select {
+	case <-m.Ended():
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s: the machine has not ended", reason)
+	}
+}
+
 // TestMachineEndsAsAWhole: when the monitor or a helper is killed, the other one is, too.
 func TestMachineEndsAsAWhole(t *testing.T) {
 	for name, victim := range map[string]func(*Machine) *exec.Cmd{
@@ -44,11 +54,7 @@ func TestMachineEndsAsAWhole(t *testing.T) {
 		if err := victim(m).Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case <-m.Ended():
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%s killed: the machine has not ended", name)
-		}
+		wantEnd(t, m, name+" killed")
 		for _, cmd := range []*exec.Cmd{m.monitor, m.helpers[0].cmd} {
 			if cmd.ProcessState == nil {
 				t.Errorf("%s killed: %v has not ended", name, cmd.Args)
@@ -73,11 +79,7 @@ func TestMachineEndsWithoutItsChildren(t *testing.T) {
 	}
 	defer unix.Kill(child, unix.SIGKILL)
 	go m.Stop(0)
-	select {
-	case <-m.Ended():
-	case <-time.After(10 * time.Second):
-		t.Error("the machine has not ended with its monitor")
-	}
+	wantEnd(t, m, "its monitor was killed")
 }
 
 // TestMachineEndsWithoutItsReader: output that is not read does not hide the end of the machine.
@@ -95,11 +97,7 @@ func TestMachineEndsWithoutItsReader(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	go m.Stop(0)
-	select {
-	case <-m.Ended():
-	case <-time.After(10 * time.Second):
-		t.Error("the machine has not ended: its output is not read")
-	}
+	wantEnd(t, m, "its monitor was killed, its output is not read")
 }
 
 // TestMachineEndsWithItsKernel: a guest whose kernel panics ends, even if its monitor hangs.
@@ -108,11 +106,7 @@ func TestMachineEndsWithItsKernel(t *testing.T) {
 	if _, err := m.Console.Write([]byte(panicText)); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-m.Ended():
-	case <-time.After(10 * time.Second):
-		t.Fatal("the machine has not ended after a panic of its kernel")
-	}
+	wantEnd(t, m, "its kernel has panicked")
 }
 
 // TestDeviceGroups: QEMU, which is not root, gets the group of /dev/kvm if that may use it.
