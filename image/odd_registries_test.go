@@ -1,8 +1,14 @@
 package image_test
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -175,5 +181,33 @@ func TestBusyRegistry(t *testing.T) {
 	_, err := open(t, config(t, reg.host)).Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
 	if !isUnavailable(err) {
 		t.Errorf("error %v, want that the registry is unavailable", err)
+	}
+}
+
+// TestAuthorityAddedLater: an authority that the node trusts only since podd started serves pulls of images that are
+// stored, too: Go reads the node's authorities once per process.
+func TestAuthorityAddedLater(t *testing.T) {
+	if _, err := x509.SystemCertPool(); err != nil { // reads those of before
+		t.Fatal(err)
+	}
+	reg := newRegistry(t)
+	img := simple(t, "x")
+	reg.push(t, "app:v1", img)
+	server := httptest.NewUnstartedServer(reg.server.Config.Handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := filepath.Join(t.TempDir(), "authority.pem")
+	writeFile(t, authority, string(pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	t.Setenv("SSL_CERT_FILE", authority)
+	host := strings.TrimPrefix(server.URL, "https://")
+	cfg := config(t)
+	writeFile(t, cfg.RegistriesConf, fmt.Sprintf("[[registry]]\nlocation = %q\n", host))
+	s := open(t, cfg)
+	for range 2 { // the second time it is present
+		if got := pull(t, s, host+"/app:v1"); got.ID != imageID(t, img) {
+			t.Errorf("image %s, want %s", got.ID, imageID(t, img))
+		}
 	}
 }
