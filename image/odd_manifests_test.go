@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/compression"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -674,12 +675,37 @@ func (u *untyped) WriteHeader(code int) {
 	u.ResponseWriter.WriteHeader(code)
 }
 
-// TestMixedTypes: a manifest of OCI may have docker's type of a config. The image keeps the digest of its manifest.
+// TestMixedTypes: a manifest of OCI may have docker's type of a config, one of docker OCI's types of layers. The image
+// keeps the digest of its manifest.
 func TestMixedTypes(t *testing.T) {
 	t.Parallel()
-	mixed := oddImage(t, ociImage(t), func(m *v1.Manifest, _ map[string]any) {
-		m.Config.MediaType = types.DockerConfigJSON
-	})
+	layers := func(config, layer types.MediaType) func(*v1.Manifest, map[string]any) {
+		return func(m *v1.Manifest, _ map[string]any) {
+			m.MediaType, m.Config.MediaType, m.Layers[0].MediaType = types.DockerManifestSchema2, config, layer
+		}
+	}
+	compressed := func(how compression.Compression) v1.Image {
+		return imageOf(t, nil, layerOf(t, tree{"a": "1"}, how))
+	}
+	for name, mixed := range map[string]v1.Image{
+		"docker config": oddImage(t, ociImage(t), func(m *v1.Manifest, _ map[string]any) {
+			m.Config.MediaType = types.DockerConfigJSON
+		}),
+		"OCI config": oddImage(t, simple(t, "x"), layers(types.OCIConfigJSON, types.DockerLayer)),
+		"OCI layer": oddImage(t, compressed(compression.None),
+			layers(types.DockerConfigJSON, types.OCIUncompressedLayer)),
+		"OCI layer of gzip": oddImage(t, simple(t, "x"), layers(types.OCIConfigJSON, types.OCILayer)),
+		"OCI layer of zstd": oddImage(t, compressed(compression.ZStd),
+			layers(types.DockerConfigJSON, types.OCILayerZStd)),
+		"docker layer of zstd": oddImage(t, compressed(compression.ZStd),
+			layers(types.DockerConfigJSON, "application/vnd.docker.image.rootfs.diff.tar.zstd")),
+	} {
+		t.Run(name, func(t *testing.T) { testMixedTypes(t, mixed) })
+	}
+}
+
+func testMixedTypes(t *testing.T, mixed v1.Image) {
+	t.Parallel()
 	for way, try := range ways {
 		reg := newRegistry(t)
 		cfg := config(t, reg.host)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -55,6 +56,7 @@ func newInstance(source types.ImageSource, read rawManifest, listed *digest.Dige
 		ImageSource: source, ref: source.Reference(), top: read.raw, listed: listed, rawManifest: read,
 		digest: digest.FromBytes(read.raw),
 	}
+	i.mendLayerTypes()
 	err := i.mendConfigType()
 	if err == nil && i.ref.Transport() == docker.Transport {
 		i.ref, err = nameByDigest(i.ref.DockerReference(), digest.FromBytes(i.raw))
@@ -77,6 +79,26 @@ func (i *instance) mendConfigType() error {
 		i.raw, err = parsed.Serialize()
 	}
 	return err
+}
+
+// mendLayerTypes makes a manifest of OCI of one of docker with layers that docker's cannot have: of OCI's types, which
+// the library refuses, or of zstd, which it cannot decompress for an export. The layers are the same.
+func (i *instance) mendLayerTypes() {
+	has := func(text string) bool { return bytes.Contains(i.raw, []byte(text)) }
+	if i.mime != manifest.DockerV2Schema2MediaType ||
+		!has(`"`+v1.MediaTypeImageLayer) && !has(strconv.Quote(manifest.DockerV2SchemaLayerMediaTypeZstd)) {
+		return
+	}
+	for _, same := range [][2]string{
+		{manifest.DockerV2Schema2MediaType, v1.MediaTypeImageManifest},
+		{manifest.DockerV2SchemaLayerMediaTypeUncompressed, v1.MediaTypeImageLayer},
+		{manifest.DockerV2Schema2LayerMediaType, v1.MediaTypeImageLayerGzip},
+		{manifest.DockerV2SchemaLayerMediaTypeZstd, v1.MediaTypeImageLayerZstd},
+	} {
+		// In their quotes these are whole strings: quotes within a string of JSON are escaped.
+		i.raw = bytes.ReplaceAll(i.raw, []byte(strconv.Quote(same[0])), []byte(strconv.Quote(same[1])))
+	}
+	i.mime = v1.MediaTypeImageManifest
 }
 
 // check fails for an image that this node cannot run, or that is not complete, before any layer is fetched. Of an
