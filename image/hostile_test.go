@@ -187,3 +187,27 @@ func TestConfigOverLimits(t *testing.T) {
 		t.Errorf("the layer of a refused image was fetched %d times, want 0", n)
 	}
 }
+
+// TestAnotherDigest: a registry that answers for a digest with another image, which the store has too, gets an error,
+// and the name stays that of its image.
+func TestAnotherDigest(t *testing.T) {
+	t.Parallel()
+	reg := newRegistry(t)
+	one, two := simple(t, "one"), simple(t, "two")
+	reg.push(t, "app:v1", one)
+	reg.push(t, "app:v2", two)
+	s := open(t, config(t, reg.host))
+	pinned := reg.host + "/app@" + digestOf(t, one)
+	pull(t, s, pinned)
+	pull(t, s, reg.host+"/app:v2")
+	reg.setGuard(func(_ http.ResponseWriter, r *http.Request) bool {
+		r.URL.Path = strings.Replace(r.URL.Path, digestOf(t, one), digestOf(t, two), 1)
+		return false
+	})
+	if got, err := s.Pull(t.Context(), image.PullRequest{Ref: pinned}); err == nil {
+		t.Errorf("Pull() = image %s, want an error", got.ID)
+	}
+	if got, err := s.Resolve(t.Context(), pinned); err != nil || got.ID != imageID(t, one) {
+		t.Errorf("Resolve() = %v, %v, want %s", got, err, imageID(t, one))
+	}
+}

@@ -50,6 +50,9 @@ func (s *Store) present(
 	case err != nil:
 		return nil, err
 	}
+	if wanted, ok := ref.(reference.Digested); ok && found != wanted.Digest() {
+		return nil, nil // the process says so
+	}
 	canonical, err := reference.WithDigest(reference.TrimNamed(ref), found)
 	if err != nil {
 		return nil, err
