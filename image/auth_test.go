@@ -201,7 +201,7 @@ insecure = true
 `)
 			s := open(t, cfg)
 			for _, auth := range []image.Auth{{Username: user, Password: password}, {RegistryToken: bearer},
-				{IdentityToken: identity}} {
+				{IdentityToken: identity}, {Username: user, Password: password}} { // the last when it is present
 				_, err := s.Pull(t.Context(), image.PullRequest{Ref: origin.host + "/app:v1", Auth: &auth})
 				if auth.Username != "" && err != nil {
 					t.Error(err)
@@ -354,6 +354,7 @@ func TestCredentialHelper(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			mirror, origin := newRegistry(t), newRegistry(t)
 			mirror.push(t, "app:v1", simple(t, "x"))
+			mirror.forget() // requests of push
 			mirror.setGuard(basicAuth)
 			cfg := config(t)
 			conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n"+
@@ -380,6 +381,9 @@ func TestCredentialHelper(t *testing.T) {
 			checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
 			if n := origin.count("GET"); n > 0 {
 				t.Errorf("%d requests to the origin, want all to the mirror, which has credentials", n)
+			}
+			if n := mirror.count("HEAD /v2/app/manifests/v1"); n != 1 {
+				t.Errorf("%d requests for the digest of the present image, want 1", n)
 			}
 			writeFile(t, program, "#!/bin/sh\necho log in again\nexit 1\n")
 			_, err := s.Pull(t.Context(), image.PullRequest{Ref: origin.host + "/app:v1"})

@@ -22,8 +22,8 @@ const presentTimeout = 10 * time.Second
 // present returns the image that ref names in its registry if the store has it, pulled from the same repository: the
 // pull of a container with imagePullPolicy Always then starts no process. It returns nil if a process must pull.
 //
-// Of the registry's answer the daemon only computes a digest; the library reads at most 4 MiB of it. Only for a name
-// that the store has: else the registry would count two pulls.
+// Of the registry's answer the daemon only takes or computes a digest; the library reads at most 4 MiB of it. Only for
+// a name that the store has: else some registries would count two pulls.
 func (s *Store) present(
 	ctx context.Context, c *registry.PullConfig, ref reference.Named, r PullRequest,
 ) (*Image, error) {
@@ -38,7 +38,9 @@ func (s *Store) present(
 	defer cancel()
 	var found digest.Digest
 	err := c.Guard(asking, c.Sys, ref, c.Hosts, func(ctx context.Context) (err error) {
-		found, err = remoteDigest(ctx, c.Sys, ref)
+		if found, err = headDigest(ctx, c, ref); err != nil { // not all registries know it
+			found, err = manifestDigest(ctx, c.Sys, ref)
+		}
 		return err
 	})
 	var untrusted *tls.CertificateVerificationError
@@ -73,8 +75,31 @@ func (s *Store) present(
 	return s.register(stored, ref, canonical)
 }
 
-// remoteDigest returns the digest of what ref names in its registry.
-func remoteDigest(ctx context.Context, sys *types.SystemContext, ref reference.Named) (digest.Digest, error) {
+// headDigest returns the digest of what ref names in its registry, as the registry tells it: unlike a request for the
+// manifest, this does not count as a pull.
+func headDigest(ctx context.Context, c *registry.PullConfig, ref reference.Named) (digest.Digest, error) {
+	sources, err := c.Sources(ref)
+	if err != nil {
+		return "", err
+	}
+	from := sources[0] // the only one
+	if from.Endpoint.NamespaceProxy != "" {
+		return "", errors.New("the library does not name the registry to a mirror of several")
+	}
+	remote, err := docker.NewReference(from.Reference)
+	if err != nil {
+		return "", err
+	}
+	sys := *c.Sys // this call ignores registries.conf, which has the mirror under the registry's name
+	sys.DockerInsecureSkipTLSVerify = types.NewOptionalBool(from.Endpoint.Insecure)
+	if reference.Domain(from.Reference) != reference.Domain(ref) {
+		sys.DockerAuthConfig, sys.DockerBearerRegistryToken = nil, "" // those of the request are not for mirrors
+	}
+	return docker.GetDigest(ctx, &sys, remote)
+}
+
+// manifestDigest returns the digest of what ref names in its registry, computed from the manifest.
+func manifestDigest(ctx context.Context, sys *types.SystemContext, ref reference.Named) (digest.Digest, error) {
 	remote, err := docker.NewReference(ref)
 	if err != nil {
 		return "", err

@@ -441,8 +441,8 @@ func checkNoFiles(t *testing.T, dir string) {
 	}
 }
 
-// TestPullOfPresentImage: a pull of what the store has asks for the manifest once, in the daemon, and starts no
-// process.
+// TestPullOfPresentImage: a pull of what the store has asks for the manifest's digest, in the daemon, and starts no
+// process. It fetches the manifest, which registries count as a pull, only if they do not tell the digest.
 func TestPullOfPresentImage(t *testing.T) {
 	t.Parallel()
 	reg := newRegistry(t)
@@ -457,22 +457,30 @@ func TestPullOfPresentImage(t *testing.T) {
 		if m, b := reg.count("GET /v2/app/manifests/"), reg.count("GET /v2/app/blobs/"); m != manifests || b != blobs {
 			t.Errorf("%d manifests and %d blobs were fetched, want %d and %d", m, b, manifests, blobs)
 		}
+		if n := reg.count("HEAD /v2/app/manifests/v1"); n != 1 {
+			t.Errorf("%d requests for the digest, want 1", n)
+		}
 		reg.forget()
 	}
 	reg.forget()
 	if got := pull(t, s, ref); got.ID != want.ID {
 		t.Errorf("image %s, want %s", got.ID, want.ID)
 	}
-	requests(1, 0)
-	reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool { // as a store of objects to which it redirects
-		if r.Method == http.MethodHead {
-			w.WriteHeader(http.StatusForbidden)
-		}
-		return r.Method == http.MethodHead
-	})
-	pull(t, s, ref)
-	reg.setGuard(nil)
-	requests(1, 0)
+	requests(0, 0)
+	for _, status := range []int{
+		http.StatusForbidden, // as of a store of objects to which it redirects
+		http.StatusOK,        // without the digest
+	} {
+		reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodHead {
+				w.WriteHeader(status)
+			}
+			return r.Method == http.MethodHead
+		})
+		pull(t, s, ref)
+		reg.setGuard(nil)
+		requests(1, 0)
+	}
 	writeFile(t, cfg.Policy, `{"default":[{"type":"reject"}]}`)
 	if _, err := s.Pull(t.Context(), image.PullRequest{Ref: ref}); !isSignature(err) {
 		t.Errorf("error %v of a present image, want a rejected signature", err)
@@ -482,13 +490,15 @@ func TestPullOfPresentImage(t *testing.T) {
 	}
 	// The tag moves away and back: the old image gets it again, without a process.
 	reg.push(t, "app:v1", simple(t, "second"))
+	reg.forget()
 	if got := pull(t, s, ref); got.ID == want.ID {
 		t.Error("the moved tag is still the old image")
 	}
+	requests(1, 2)
 	reg.push(t, "app:v1", first)
 	reg.forget()
 	if got := pull(t, s, ref); got.ID != want.ID || !slices.Equal(got.Tags, []string{ref}) {
 		t.Errorf("image %s %q, want %s with the tag", got.ID, got.Tags, want.ID)
 	}
-	requests(1, 0)
+	requests(0, 0)
 }
