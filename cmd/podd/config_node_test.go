@@ -47,7 +47,10 @@ func TestConfigCheckNode(t *testing.T) {
 		"key of the policy": {files: one("policy.json", signedBy), what: "images", text: "/absent.gpg"},
 		"registries":        {files: one("registries.conf", "["), what: "images", text: "registries"},
 		"credentials":       {files: one("auth.json", `{"auths": "secret"}`), what: "images", text: "auth_file"},
-		"no credentials":    {set: "image.auth_file=/absent", what: "images", text: "/absent"},
+		"store of credentials": {
+			files: one("auth.json", `{"auths":{"a.test":{}},"credsStore":"pass"}`), what: "images", text: `credsStore "pass"`,
+		},
+		"no credentials": {set: "image.auth_file=/absent", what: "images", text: "/absent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append(goodNode(t, test.files), "-o", "json")

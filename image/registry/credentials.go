@@ -49,25 +49,35 @@ func (c Config) usesHelpers(names []reference.Named) (bool, error) {
 	if slices.ContainsFunc(helpers, func(h string) bool { return h != sysregistriesv2.AuthenticationFileHelper }) {
 		return true, nil
 	}
+	file, err := c.fileHelpers()
+	return slices.ContainsFunc(names, func(name reference.Named) bool {
+		return file.CredHelpers[reference.Domain(name)] != ""
+	}), err
+}
+
+// fileHelpers are the credential helpers in an auth file.
+type fileHelpers struct {
+	CredHelpers map[string]string `json:"credHelpers"`
+	// CredsStore is docker's helper for all registries, which the library ignores.
+	CredsStore string `json:"credsStore"`
+}
+
+// fileHelpers reads those of AuthFile.
+func (c Config) fileHelpers() (file fileHelpers, err error) {
 	if c.AuthFile == "" {
-		return false, nil
+		return file, nil
 	}
 	raw, err := os.ReadFile(c.AuthFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return file, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read auth_file: %w", err)
-	}
-	var file struct {
-		CredHelpers map[string]string `json:"credHelpers"`
+		return file, fmt.Errorf("read auth_file: %w", err)
 	}
 	if err := json.Unmarshal(raw, &file); err != nil {
-		return false, fmt.Errorf("parse auth_file %s: %w", c.AuthFile, err)
+		return file, fmt.Errorf("parse auth_file %s: %w", c.AuthFile, err)
 	}
-	return slices.ContainsFunc(names, func(name reference.Named) bool {
-		return file.CredHelpers[reference.Domain(name)] != ""
-	}), nil
+	return file, nil
 }
 
 // lookUp finds the credentials, running helpers in this process's environment.

@@ -75,7 +75,12 @@ func (c Config) inspectCredentials(key string) error {
 	if _, err := dockerconfig.GetAllCredentials(c.SystemContext()); err != nil {
 		return fmt.Errorf("%s %s: %w", key, c.AuthFile, errors.New(Scrub(err.Error(), nil)))
 	}
-	return nil
+	file, err := c.fileHelpers()
+	if err == nil && file.CredsStore != "" && len(file.CredHelpers) == 0 {
+		err = fmt.Errorf("%s %s: credsStore %q is not used: name the helper for each registry in credHelpers",
+			key, c.AuthFile, file.CredsStore)
+	}
+	return err
 }
 
 // namespaceName matches the names of namespaces: DNS labels.
