@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +61,7 @@ func TestHalfMirrors(t *testing.T) {
 		"denied": {manifest, func(w http.ResponseWriter) { refuse(w, 403, "DENIED") }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			half, second, origin := newRegistry(t), newRegistry(t), newRegistry(t)
 			fail := func(w http.ResponseWriter, r *http.Request) bool {
 				found := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, c.part)
@@ -209,5 +211,48 @@ func TestAuthorityAddedLater(t *testing.T) {
 		if got := pull(t, s, host+"/app:v1"); got.ID != imageID(t, img) {
 			t.Errorf("image %s, want %s", got.ID, imageID(t, img))
 		}
+	}
+}
+
+// TestBlobOfBusyRegistry: a registry that is overloaded, or restarts, is asked for a blob again, a few times.
+func TestBlobOfBusyRegistry(t *testing.T) {
+	t.Parallel()
+	img := simple(t, "x")
+	busy := func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }
+	for name, c := range map[string]struct {
+		blob   string
+		answer func(http.ResponseWriter)
+		// times the answer is given; want is the number of requests.
+		times, want int
+	}{
+		"layer once":    {layerDigest(t, img, 0), busy, 1, 2},
+		"config once":   {"sha256:" + imageID(t, img), busy, 1, 2},
+		"reset":         {layerDigest(t, img, 0), func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, 2, 3},
+		"always":        {layerDigest(t, img, 0), busy, 100, 3},
+		"not temporary": {layerDigest(t, img, 0), func(w http.ResponseWriter) { refuse(w, 404, "BLOB_UNKNOWN") }, 100, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reg := newRegistry(t)
+			reg.push(t, "app:v1", img)
+			var requests atomic.Int64
+			reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, c.blob) {
+					return false
+				}
+				if requests.Add(1) > int64(c.times) {
+					return false
+				}
+				c.answer(w)
+				return true
+			})
+			_, err := open(t, config(t, reg.host)).Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+			if (err == nil) != (c.times < c.want) || name == "always" && !strings.Contains(err.Error(), "503") {
+				t.Errorf("Pull() = %v, want success or the registry's error", err)
+			}
+			if n := requests.Load(); n != int64(c.want) {
+				t.Errorf("%d requests for the blob, want %d", n, c.want)
+			}
+		})
 	}
 }

@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"slices"
+	"syscall"
+	"time"
 
+	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
 )
@@ -46,7 +51,7 @@ func (d download) attempt(ctx context.Context, to *os.File) (cut bool, err error
 	if err := to.Truncate(0); err != nil {
 		return false, err
 	}
-	body, _, err := d.source.GetBlob(ctx, d.blob, none.NoCache)
+	body, err := OpenBlob(ctx, d.source, d.blob)
 	if err != nil {
 		return false, err
 	}
@@ -65,6 +70,34 @@ func (d download) attempt(ctx context.Context, to *os.File) (cut bool, err error
 	}
 	d.note(types.ProgressProperties{Event: types.ProgressEventDone, Artifact: d.blob, Offset: uint64(n)})
 	return false, nil
+}
+
+// OpenBlob returns a blob of a registry. After an error that may be gone soon it asks again, twice, as containerd does.
+func OpenBlob(ctx context.Context, from types.ImageSource, blob types.BlobInfo) (io.ReadCloser, error) {
+	for _, pause := range []time.Duration{time.Second, 3 * time.Second} {
+		body, _, err := from.GetBlob(ctx, blob, none.NoCache)
+		if err == nil || !isTemporary(err) {
+			return body, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+	body, _, err := from.GetBlob(ctx, blob, none.NoCache)
+	return body, err
+}
+
+// isTemporary reports whether a registry has refused a request, or not answered it, since it is overloaded or restarts.
+// The library asks again after 429 itself.
+func isTemporary(err error) bool {
+	var status docker.UnexpectedHTTPStatusError
+	if errors.As(err, &status) {
+		return slices.Contains([]int{500, 502, 503, 504}, status.StatusCode)
+	}
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout() || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
 
 // progressReader reports the bytes of a blob as it reads them, so that a stalled registry is noticed.

@@ -175,7 +175,7 @@ func (i *instance) GetBlob(
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.config == nil || digest.FromBytes(i.config) != blob.Digest {
-		body, _, err := i.ImageSource.GetBlob(ctx, blob, cache)
+		body, err := layers.OpenBlob(ctx, i.ImageSource, blob)
 		if err != nil {
 			return nil, 0, err
 		}
