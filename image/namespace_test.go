@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/registry"
@@ -48,6 +49,14 @@ func newTeamNode(t *testing.T) *teamNode {
 	writeFile(t, n.policy(team), signedBy(public))
 	n.Store = open(t, n.cfg)
 	return n
+}
+
+// trustOther makes the policy of a namespace want images signed by the other key.
+func (n *teamNode) trustOther(t *testing.T, namespace string) {
+	t.Helper()
+	public := filepath.Join(t.TempDir(), "keys", "other.gpg")
+	writeFile(t, public, n.other.public(t))
+	writeFile(t, n.policy(namespace), signedBy(public))
 }
 
 func (n *teamNode) policy(namespace string) string {
@@ -177,6 +186,38 @@ func TestNamespaceAllow(t *testing.T) {
 			t.Fatalf("tags %q of the old image, want none", tags)
 		}
 		n.allow(t, team, id, true)
+	})
+	t.Run("pulled from other repositories", func(t *testing.T) {
+		n := newTeamNode(t)
+		n.trustOther(t, "rivals")
+		img := simple(t, "x")
+		id := n.mustPull(t, team, n.push(t, img, n.key))
+		for i, keys := range [][]signer{{n.other}, nil} {
+			for _, same := range []v1.Image{img, mutate.Annotations(img, map[string]string{"a": "b"}).(v1.Image)} {
+				n.sign(t, n.reg.push(t, fmt.Sprintf("copy%d:v1", i), same), keys...)
+				n.mustPull(t, "others", fmt.Sprintf("%s/copy%d:v1", n.reg.host, i))
+				n.allow(t, team, id, true)
+			}
+		}
+		n.allow(t, "rivals", id, false) // no policy has verified these
+		if err := n.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		n.mustPull(t, "others", n.push(t, img))
+		n.allow(t, team, id, false)
+	})
+	t.Run("signed by two", func(t *testing.T) {
+		n := newTeamNode(t)
+		n.trustOther(t, "rivals")
+		img := simple(t, "x")
+		n.mustPull(t, team, n.push(t, img, n.key))
+		id := n.mustPull(t, "rivals", n.push(t, img, n.other))
+		n.allow(t, team, id, true)
+		n.allow(t, "rivals", id, true)
+		n.sign(t, n.reg.push(t, "copy:v1", img))
+		n.mustPull(t, "others", n.reg.host+"/copy:v1")
+		n.allow(t, team, id, true)
+		n.allow(t, "rivals", id, true)
 	})
 	t.Run("a namespace accepts what the node rejects", func(t *testing.T) {
 		n := newTeamNode(t)

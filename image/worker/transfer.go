@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,7 +69,10 @@ func (w *worker) transfer(ctx context.Context, job transferJob, out *reporter) (
 	if err != nil {
 		return Result{}, err
 	}
-	copying := copyJob{sys: job.sys, from: opened, image: stored, progress: newFetched(out, stored)}
+	copying := copyJob{
+		sys: job.sys, from: opened, image: stored, progress: newFetched(out, stored),
+		isVerified: !w.cfg.AcceptsUnsigned(ctx, job.ref.String()),
+	}
 	if copying.lazy, err = w.addLayers(ctx, copying, job.corrupt); err != nil {
 		return Result{}, err
 	}
@@ -157,6 +161,8 @@ type copyJob struct {
 	progress Progress
 	// lazy are the ids of layers in the additional layer store that the image may have.
 	lazy []string
+	// isVerified is set if the policy has accepted the image for its signatures.
+	isVerified bool
 }
 
 // copy runs containers/image's copy into storage. The image gets no name.
@@ -169,6 +175,10 @@ func (w *worker) copy(ctx context.Context, job copyJob) (*storage.Image, error) 
 	chain, _ := job.image.chain()
 	store := layers.WithDecrypted(layers.WithLazy(w.storage, job.lazy), chain)
 	to, err := containersstorage.Transport.NewStoreReference(store, nil, job.image.id)
+	if err != nil {
+		return nil, err
+	}
+	before, err := readSignatures(w.storage, job.image.id)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +196,7 @@ func (w *worker) copy(ctx context.Context, job copyJob) (*storage.Image, error) 
 	close(done)
 	wg.Wait()
 	if err == nil {
-		err = job.image.keepTop(w.storage)
+		err = errors.Join(job.image.keepTop(w.storage), keepSignatures(w.storage, job.image.id, before, job.isVerified))
 	}
 	if err != nil {
 		return nil, err

@@ -30,7 +30,14 @@ func (w *worker) verifyStored(ctx context.Context, id string, names []string) er
 		return err
 	}
 	defer source.Close()
-	content := containersimage.UnparsedInstance(source, nil)
+	signed, err := readSignatures(w.storage, id)
+	if err != nil {
+		return err
+	}
+	contents := []*containersimage.UnparsedImage{containersimage.UnparsedInstance(source, nil)} // the last pull's
+	for of := range signed {
+		contents = append(contents, containersimage.UnparsedInstance(source, &of))
+	}
 	errs := []error{signature.PolicyRequirementError("no name of the image is accepted")}
 	for _, text := range names {
 		name, err := reference.ParseNamed(text)
@@ -41,11 +48,13 @@ func (w *worker) verifyStored(ctx context.Context, id string, names []string) er
 		if err != nil {
 			return err
 		}
-		named := containersimage.UnparsedInstanceWithReference(content, remote)
-		if accepted, err := policy.IsRunningImageAllowed(ctx, named); accepted {
-			return nil
-		} else {
-			errs = append(errs, fmt.Errorf("%s: %w", text, err))
+		for _, content := range contents {
+			named := containersimage.UnparsedInstanceWithReference(content, remote)
+			if accepted, err := policy.IsRunningImageAllowed(ctx, named); accepted {
+				return nil
+			} else {
+				errs = append(errs, fmt.Errorf("%s: %w", text, err))
+			}
 		}
 	}
 	return errors.Join(errs...)
