@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/registry"
@@ -205,6 +206,17 @@ func TestNamespaceAllow(t *testing.T) {
 		}
 		n.mustPull(t, "others", n.push(t, img))
 		n.allow(t, team, id, false)
+	})
+	t.Run("manifest that the library refuses", func(t *testing.T) {
+		n := newTeamNode(t)
+		mixed := oddImage(t, ociImage(t), func(m *v1.Manifest, _ map[string]any) {
+			m.Config.MediaType = types.DockerConfigJSON
+		})
+		id := n.mustPull(t, team, n.push(t, mixed, n.key))
+		n.allow(t, team, id, true)
+		n.reg.push(t, "app:v1", listOf(t, "linux/amd64", mixed))
+		n.sign(t, digestOf(t, mixed), n.key)
+		n.allow(t, team, n.mustPull(t, team, n.reg.host+"/app:v1"), true)
 	})
 	t.Run("signed by two", func(t *testing.T) {
 		n := newTeamNode(t)

@@ -35,8 +35,9 @@ type instance struct {
 	// listed is the digest of the image in a list, nil without one. If isVariant, annotations have selected it.
 	listed    *digest.Digest
 	isVariant bool
-	// rawManifest is the manifest as the library takes it, digest that of the manifest as it was read.
+	// rawManifest is the manifest as the library takes it, read the manifest as it was read, digest that of the latter.
 	rawManifest
+	read   []byte
 	digest digest.Digest
 	// id, layers and diffIDs are set by check; addLayers changes id if layers are lazy.
 	id      string
@@ -54,7 +55,7 @@ type instance struct {
 func newInstance(source types.ImageSource, read rawManifest, listed *digest.Digest) (*instance, error) {
 	i := &instance{
 		ImageSource: source, ref: source.Reference(), top: read.raw, listed: listed, rawManifest: read,
-		digest: digest.FromBytes(read.raw),
+		read: read.raw, digest: digest.FromBytes(read.raw),
 	}
 	i.mendLayerTypes()
 	err := i.mendConfigType()
@@ -188,14 +189,23 @@ func (i *instance) GetBlob(
 	return io.NopCloser(bytes.NewReader(i.config)), int64(len(i.config)), nil
 }
 
-// keepTop stores the manifest that the reference names with the copied image, which then has its digest too. A list of
-// which annotations have selected an image names another one without them.
-func (i *instance) keepTop(to storage.Store) error {
-	if i.isVariant || bytes.Equal(i.top, i.raw) {
-		return nil
+// keepManifests stores the manifest as it was read with the copied image, and that which the reference names. The image
+// then has their digests too. A list of which annotations have selected an image names another one without them.
+func (i *instance) keepManifests(to storage.Store) error {
+	kept := [][]byte{i.read}
+	if !i.isVariant {
+		kept = append(kept, i.top)
 	}
-	key := storage.ImageDigestManifestBigDataNamePrefix + "-" + digest.FromBytes(i.top).String()
-	return to.SetImageBigData(i.id, key, i.top, manifest.Digest)
+	for _, raw := range kept {
+		if bytes.Equal(raw, i.raw) {
+			continue
+		}
+		key := storage.ImageDigestManifestBigDataNamePrefix + "-" + digest.FromBytes(raw).String()
+		if err := to.SetImageBigData(i.id, key, raw, manifest.Digest); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // chain returns the layers, or false if podd does not know one.

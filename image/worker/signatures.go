@@ -67,8 +67,12 @@ func split(blob []byte, sizes []int) (parts [][]byte, ok bool) {
 
 // keepSignatures restores the signatures that an image had before it was copied again. It adds those of the copy only
 // if a policy has verified them: others would take the place of those that a policy needs.
-func keepSignatures(in storage.Store, id string, before signatures, isVerified bool) error {
-	now, err := readSignatures(in, id)
+func (i *instance) keepSignatures(in storage.Store, before signatures, isVerified bool) error {
+	now, err := readSignatures(in, i.id)
+	if copied := digest.FromBytes(i.raw); copied != i.digest && now[copied] != nil {
+		now[i.digest] = now[copied] // they sign the manifest as it was read
+		delete(now, copied)
+	}
 	if err != nil || len(now)+len(before) == 0 {
 		return err
 	}
@@ -76,7 +80,7 @@ func keepSignatures(in storage.Store, id string, before signatures, isVerified b
 	if isVerified {
 		kept = now.and(before)
 	}
-	return kept.write(in, id)
+	return kept.write(in, i.id)
 }
 
 // and returns the signatures of both, or s alone if they are too large.

@@ -196,7 +196,7 @@ func (w *worker) copy(ctx context.Context, job copyJob) (*storage.Image, error) 
 	close(done)
 	wg.Wait()
 	if err == nil {
-		err = errors.Join(job.image.keepTop(w.storage), keepSignatures(w.storage, job.image.id, before, job.isVerified))
+		err = errors.Join(job.image.keepManifests(w.storage), job.image.keepSignatures(w.storage, before, job.isVerified))
 	}
 	if err != nil {
 		return nil, err
