@@ -244,6 +244,9 @@ func checkName(name string) error {
 // attempts bounds how often a log is looked up while somebody creates and removes it.
 const attempts = 64
 
+// logMode is that of containerd, CRI-O and Docker: collectors that are not root read logs as members of its group.
+const logMode = 0o640
+
 // openOrMakeLog opens the file name in at for appending, and creates it if it does not exist.
 func openOrMakeLog(at *os.File, name string) (f *os.File, err error) {
 	const flags = unix.O_WRONLY | unix.O_APPEND
@@ -252,7 +255,7 @@ func openOrMakeLog(at *os.File, name string) (f *os.File, err error) {
 			return f, err
 		}
 		f, err = openat.Open(at, name, unix.OpenHow{
-			Flags: flags | unix.O_CREAT | unix.O_EXCL, Mode: 0o600, Resolve: openat.NoLinks,
+			Flags: flags | unix.O_CREAT | unix.O_EXCL, Mode: logMode, Resolve: openat.NoLinks,
 		})
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err

@@ -47,8 +47,8 @@ func TestPrepareAndOpen(t *testing.T) {
 		if got, err := os.ReadFile(want); string(got) != "one\ntwo\n" {
 			t.Errorf("%s = %q, %v, want the two lines", want, got, err)
 		}
-		if info, err := os.Stat(want); err != nil || info.Mode().Perm() != 0o600 || l.Path() != want {
-			t.Errorf("%s: %v, %v, path %q, want mode 0600 and this path", want, info, err, l.Path())
+		if info, err := os.Stat(want); err != nil || info.Mode().Perm() != 0o640 || l.Path() != want {
+			t.Errorf("%s: %v, %v, path %q, want mode 0640 and this path", want, info, err, l.Path())
 		}
 	}
 	l := noted(t, dir, "absent/0.log")

@@ -41,6 +41,9 @@ func testReopenLog(t *testing.T, h *Harness) {
 	must(t, "reopen", r.ReopenLog(ctx, "rot"))
 	before, err := os.Stat(path)
 	must(t, "new log", err)
+	if got := before.Mode().Perm(); got != 0o640 {
+		t.Errorf("mode of the new log = %o, want 640", got)
+	}
 
 	must(t, "reopen a log that was not moved", r.ReopenLog(ctx, "rot"))
 	after, err := os.Stat(path)
