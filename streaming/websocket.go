@@ -14,8 +14,11 @@ import (
 	wire "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// maxMessageBytes bounds one WebSocket message from a client; kubectl sends 32 KiB.
-const maxMessageBytes = 4 << 20
+// maxMessageBytes bounds one WebSocket message from a client, as in other servers (golang.org/x/net/websocket); kubectl
+// sends 32 KiB. No message is kept as a whole.
+const maxMessageBytes = 32 << 20
+
+var errLongMessage = fmt.Errorf("client sent a WebSocket message of more than %d MiB", maxMessageBytes>>20)
 
 // WebSocket subprotocols of exec and attach. Each message begins with its channel number; the base64 variants send
 // text. Version 4 added structured outcomes, version 5 a message that closes a channel. Web consoles use the old ones.
@@ -171,10 +174,15 @@ func (c *channels) start() {
 func (c *channels) read() error {
 	for {
 		_, message, err := c.ws.NextReader()
-		if err != nil {
+		if err == nil {
+			err = c.deliver(message)
+		} else if !errors.Is(err, websocket.ErrReadLimit) {
 			return errGone
 		}
-		if err := c.deliver(message); err != nil {
+		switch {
+		case errors.Is(err, websocket.ErrReadLimit):
+			return errLongMessage
+		case err != nil:
 			return err
 		}
 	}

@@ -120,8 +120,6 @@ func TestWebSocketMalformed(t *testing.T) {
 		{"close message without a channel", "v5.channel.k8s.io", websocket.BinaryMessage, []byte{255}},
 		{"close message with two channels", "v5.channel.k8s.io", websocket.BinaryMessage, []byte{255, 0, 1}},
 		{"base64", "base64.channel.k8s.io", websocket.TextMessage, []byte("0***")},
-		{"too long", "v5.channel.k8s.io", websocket.BinaryMessage,
-			append([]byte{9}, make([]byte, maxMessageBytes)...)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, started, ended := held()
@@ -132,6 +130,36 @@ func TestWebSocketMalformed(t *testing.T) {
 			if err := recv(t, "the session to end", ended); err == nil {
 				t.Error("cause = nil, want an error")
 			}
+			r.noSession()
+		})
+	}
+}
+
+// TestWebSocketLongMessages: other servers take messages of 32 MiB, in one frame or in many.
+func TestWebSocketLongMessages(t *testing.T) {
+	for name, buffer := range map[string]int{"many frames": 4 << 10, "one frame": maxMessageBytes + 1<<10} {
+		t.Run(name, func(t *testing.T) {
+			b, started, ended := held()
+			r := start(t, b)
+			dialer := websocket.Dialer{Subprotocols: []string{"v5.channel.k8s.io"}, WriteBufferSize: buffer}
+			ws, _, err := dialer.Dial("ws"+r.execURL()[len("http"):], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ws.Close()
+			streams, read := recv(t, "the session", started), make(chan error, 1)
+			go func() {
+				_, err := io.CopyN(io.Discard, streams.Stdin, 5<<20)
+				read <- err
+			}()
+			if err := ws.WriteMessage(websocket.BinaryMessage, make([]byte, 1+5<<20)); err != nil {
+				t.Fatal(err)
+			}
+			if err := recv(t, "the message", read); err != nil {
+				t.Errorf("read of 5 MiB = %v, want no error", err)
+			}
+			ws.WriteMessage(websocket.BinaryMessage, append([]byte{9}, make([]byte, maxMessageBytes)...)) // fails early
+			wantCause(t, ended, errLongMessage)
 			r.noSession()
 		})
 	}
