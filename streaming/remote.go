@@ -13,7 +13,7 @@ import (
 // remote is a client of exec or attach with all of its streams open.
 type remote struct {
 	streams Streams
-	// resize carries terminal sizes as JSON; nil when the protocol has none.
+	// resize carries terminal sizes as JSON; nil without a terminal, or when the protocol has none.
 	resize io.Reader
 	// finish flushes the streams, sends the outcome and closes the protocol.
 	finish func(outcome)
@@ -32,7 +32,7 @@ func (s *Server) remoteCommand(
 		return fmt.Errorf("open streams: %w", err)
 	}
 	client.streams.TTY = want.GetTty()
-	if client.resize != nil && want.GetTty() {
+	if client.resize != nil {
 		sizes := make(chan TerminalSize, 1)
 		client.streams.Resize = sizes
 		sess.tasks.Go(func() { readSizes(client.resize, sizes) })

@@ -40,7 +40,10 @@ func (s *Server) openWebSocket(
 	}
 	version := ws.Subprotocol()
 	c := newChannels(sess, ws)
-	rem := &remote{resize: c.input(wire.StreamResize)}
+	rem := &remote{}
+	if want.GetTty() { // else nobody reads sizes, which some clients send nevertheless
+		rem.resize = c.input(wire.StreamResize)
+	}
 	if want.GetStdin() {
 		rem.streams.Stdin = c.input(wire.StreamStdIn)
 	}

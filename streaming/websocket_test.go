@@ -66,6 +66,7 @@ func TestWebSocketProtocols(t *testing.T) {
 			send(0, "wo")
 			send(9, "not a channel that is read")
 			send(1, "output channel")
+			send(4, `{"Width":80,"Height":24}`) // clients send sizes also without a terminal
 			if c.protocol != "v5.channel.k8s.io" {
 				send(255-'0', "no close message in older versions")
 			}
