@@ -34,7 +34,7 @@ const patience = 20 * time.Second
 // quick is the timing of sessions in tests.
 var quick = timing{
 	check: 20 * time.Millisecond, linger: 200 * time.Millisecond, heartbeat: 20 * time.Millisecond,
-	create: realTime.create, token: realTime.token, header: realTime.header,
+	halfClosed: realTime.halfClosed, create: realTime.create, token: realTime.token, header: realTime.header,
 }
 
 // backend is a Backend made of functions.

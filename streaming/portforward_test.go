@@ -368,3 +368,34 @@ func TestForwardChannels(t *testing.T) {
 		})
 	}
 }
+
+// TestForwardChannelsPodCloses: the session of a client ends after the pod has closed the connection, although the
+// protocol has no message by which the client could close its side. What the client still sends reaches the pod.
+func TestForwardChannelsPodCloses(t *testing.T) {
+	for _, pieces := range []int{0, 6} {
+		uploaded := make(chan string, 1)
+		b := backend{forward: func(_ context.Context, _ string, _ int32, stream io.ReadWriteCloser) error {
+			io.WriteString(stream, "bye")
+			stream.Close()
+			got, err := io.ReadAll(stream)
+			uploaded <- string(got)
+			return err
+		}}
+		r := start(t, b, func(c *setup) { c.halfClosed = time.Second })
+		req := &cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{80}}
+		ws := dialWebSocket(t, r.url(r.PortForward("", req)), "v4.channel.k8s.io")
+		for range pieces { // longer than halfClosed, all together
+			if err := ws.WriteMessage(websocket.BinaryMessage, []byte("\x00x")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		ws.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if got, want := collect(t, ws, false), "P\x00bye"; got[0] != want {
+			t.Errorf("data = %q, want %q", got[0], want)
+		}
+		if got, want := recv(t, "the upload", uploaded), strings.Repeat("x", pieces); got != want {
+			t.Errorf("the pod got %q, want %q", got, want)
+		}
+	}
+}

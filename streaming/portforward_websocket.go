@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -125,6 +126,24 @@ type channelForward struct {
 	*channelWriter
 	port   int32
 	status *channelWriter
+	// silence calls stop once the pod has closed the connection and the client sends nothing; nil before.
+	silence atomic.Pointer[time.Timer]
+}
+
+func (f *channelForward) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
+	if silence := f.silence.Load(); silence != nil && err == nil {
+		silence.Reset(f.c.sess.timing.halfClosed)
+	}
+	return n, err
+}
+
+// Close ends the pod's side. The protocol cannot tell the client, so the client's side ends when nothing comes from it.
+func (f *channelForward) Close() error {
+	if f.silence.Load() == nil {
+		f.silence.Store(time.AfterFunc(f.c.sess.timing.halfClosed, f.stop))
+	}
+	return f.channelWriter.Close()
 }
 
 // stop discards further input for a port that is done, so that it does not block the other ports.

@@ -23,6 +23,9 @@ type timing struct {
 	// while a command does not read its input, the FIN is queued behind unread data; the heartbeat makes the client's
 	// machine answer with a RST, which is noticed.
 	heartbeat time.Duration
+	// halfClosed is how long a client of WebSocket channels may send nothing after the pod has closed a forwarded
+	// connection: it cannot close its own side.
+	halfClosed time.Duration
 	// create is how long a client may take to open the streams it asked for, after the upgrade.
 	create time.Duration
 	// token is how long a URL is valid. It can be used once.
@@ -33,7 +36,7 @@ type timing struct {
 
 var realTime = timing{
 	check: 2 * time.Second, linger: 10 * time.Second, heartbeat: 10 * time.Second,
-	create: 15 * time.Second, token: time.Minute, header: 10 * time.Second,
+	halfClosed: 2 * time.Second, create: 15 * time.Second, token: time.Minute, header: 10 * time.Second,
 }
 
 // Causes of the context passed to the Backend, when the session ends before the call returns.
