@@ -1,6 +1,9 @@
 package ocitest
 
 import (
+	"context"
+	"errors"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +30,8 @@ func TerminalInput(t *testing.T, newHarness NewHarness) {
 		t.Errorf("attach: exit = %+v, %v, output %q, want code 5 after the input", exit, err, out.String())
 	}
 
+	attachTwice(t, h, r)
+
 	run(t, h, r, "e", "sleep", "1000")
 	p := process(h, "sh", "-c", script)
 	p.Terminal = true
@@ -34,6 +39,29 @@ func TerminalInput(t *testing.T, newHarness NewHarness) {
 	code, err := r.Exec(limit(t), "e", p, oci.Streams{Stdin: strings.NewReader("hello\n"), Stdout: &execOut})
 	if err != nil || code != 5 || !strings.Contains(execOut.String(), "got hello") {
 		t.Errorf("exec = %d, %v, output %q, want 5 after the input", code, err, execOut.String())
+	}
+}
+
+// attachTwice wants a client to type into a terminal that another one has left, also with StdinOnce.
+func attachTwice(t *testing.T, h *Harness, r Runtime) {
+	t.Helper()
+	s := h.Spec("sh", "-c", "while read x; do echo got $x; done")
+	s.Process.Terminal = true
+	create(t, r, oci.CreateRequest{ID: "twice", Spec: s, Terminal: true, Stdin: true, StdinOnce: true})
+	must(t, "start", r.Start(limit(t), "twice"))
+	for _, word := range []string{"first", "second"} {
+		ctx, leave := context.WithCancelCause(limit(t))
+		in, user := io.Pipe()
+		defer user.Close()
+		gone, attached := errors.New("client is gone"), make(chan error, 1)
+		var out Output
+		go func() { attached <- r.Attach(ctx, "twice", oci.Streams{Stdin: in, Stdout: &out}) }()
+		go func() { _, _ = io.WriteString(user, word+"\n") }()
+		out.WaitFor(t, "got "+word)
+		leave(gone)
+		if err := <-attached; !errors.Is(err, gone) {
+			t.Errorf("attach of the %s client that left = %v, want %v", word, err, gone)
+		}
 	}
 }
 

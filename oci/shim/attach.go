@@ -15,7 +15,7 @@ import (
 
 // Attach connects a client to the first process of a running container, in addition to other clients and the log. It
 // returns when the container's output has ended (nil), the client is gone or too slow, or ctx ends. The container is
-// affected only through its stdin: when Stdin ends, a container created with StdinOnce gets its end of input.
+// affected only through its stdin: when Stdin ends, a container with StdinOnce and no terminal gets its end of input.
 func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 	_, conn, err := r.reachContainer(ctx, id)
 	if err != nil {

@@ -93,7 +93,7 @@ func (c Container) args() ([]string, error) {
 	}
 	if c.Stdin {
 		args = append(args, "--stdin")
-		if !c.StdinOnce {
+		if !c.StdinOnce || c.Terminal { // a terminal has no end of input, its user types ^D
 			args = append(args, "--leave-stdin-open")
 		}
 	}

@@ -54,7 +54,12 @@ func TestArgs(t *testing.T) {
 		t.Error("arguments lack --terminal, --stdin or --leave-stdin-open")
 	}
 	tty.StdinOnce = true
-	if !has(tty, "--stdin") || has(tty, "--leave-stdin-open") {
+	if !has(tty, "--stdin", "--leave-stdin-open") {
+		t.Error("arguments with a terminal and StdinOnce lack --stdin or --leave-stdin-open")
+	}
+	once := tty
+	once.Terminal = false
+	if !has(once, "--stdin") || has(once, "--leave-stdin-open") {
 		t.Error("arguments with StdinOnce: want --stdin and no --leave-stdin-open")
 	}
 	restored := base
