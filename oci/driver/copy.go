@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,7 @@ import (
 type Output interface {
 	io.Reader
 	syscall.Conn
+	SetReadDeadline(t time.Time) error
 }
 
 const (

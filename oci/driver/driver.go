@@ -32,9 +32,9 @@ const (
 	// stopped by one gets SIGTERM.
 	LastNamedSignal = syscall.SIGSYS
 	// DrainTime is how long output is read after the command has exited: its own output is in the pipe already, but a
-	// child that it left behind may hold the pipe open forever.
+	// child that it left behind may hold the pipe open forever. For the client of a session it begins with each output.
 	DrainTime = time.Second
-	// clientTime is how long a client may take for the last output after the process has exited.
+	// clientTime is how long a client may take for one write of output after the process has exited.
 	clientTime = 30 * time.Second
 )
 

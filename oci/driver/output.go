@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/podd-project/podd/oci"
@@ -55,14 +56,19 @@ func (c *Collector) Short() bool {
 
 // Copies are the copies of a command's output to its client that are under way.
 type Copies struct {
+	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	running int
+	outputs []Output
 	done    chan error
+	// draining is set when the command has exited. Each write then renews the deadline, and is reported to moved.
+	draining atomic.Bool
+	moved    chan struct{}
 }
 
-// NewCopies returns an empty set with capacity for stdout and stderr. cancel ends the session when the client is gone.
-func NewCopies(cancel context.CancelCauseFunc) *Copies {
-	return &Copies{cancel: cancel, done: make(chan error, 2)}
+// NewCopies returns an empty set with capacity for stdout and stderr. ctx is that of the session; cancel ends it when
+// the client is gone.
+func NewCopies(ctx context.Context, cancel context.CancelCauseFunc) *Copies {
+	return &Copies{ctx: ctx, cancel: cancel, done: make(chan error, 2), moved: make(chan struct{}, 1)}
 }
 
 // Start starts a copy. A nil writer drops the output.
@@ -70,9 +76,9 @@ func (c *Copies) Start(to io.Writer, from Output) {
 	if to == nil {
 		to = io.Discard
 	}
-	c.running++
+	c.outputs = append(c.outputs, from)
 	go func() {
-		err := CopyOutput(to, from)
+		err := CopyOutput(drained{to, c}, from)
 		if err != nil {
 			err = fmt.Errorf("client is gone: %w", err)
 			c.cancel(err)
@@ -81,16 +87,46 @@ func (c *Copies) Start(to io.Writer, from Output) {
 	}()
 }
 
-// Wait waits for the copies to end, and returns the client's error. A copy that is blocked in a write to the client is
-// left to the owner of the stream, which ends it.
-func (c *Copies) Wait() error {
+// drained writes the output to the client.
+type drained struct {
+	io.Writer
+	copies *Copies
+}
+
+func (d drained) Write(p []byte) (int, error) {
+	n, err := d.Writer.Write(p)
+	if d.copies.draining.Load() && d.copies.ctx.Err() == nil {
+		d.copies.extend()
+		signal(d.copies.moved)
+	}
+	return n, err
+}
+
+// extend ends the reading of all outputs after DrainTime.
+func (c *Copies) extend() {
+	end := time.Now().Add(DrainTime)
+	for _, o := range c.outputs {
+		_ = o.SetReadDeadline(end)
+	}
+}
+
+// Drain waits for the copies to end after the exit of the command, and returns the client's error: children may still
+// write, as that of `pg_dump db > >(gzip)`, until there is no output for DrainTime. One that never pauses keeps the
+// session while the client stays: the client decides whether it wants that output. After the end of ctx, the reading
+// ends within DrainTime. A copy that is blocked in a write to the client is left to the owner of the stream, which ends
+// it.
+func (c *Copies) Drain() error {
+	c.draining.Store(true)
+	c.extend()
 	timer := time.NewTimer(clientTime)
 	defer timer.Stop()
 	var errs []error
-	for range c.running {
+	for len(errs) < len(c.outputs) {
 		select {
 		case err := <-c.done:
 			errs = append(errs, err)
+		case <-c.moved:
+			timer.Reset(clientTime)
 		case <-timer.C:
 			return errors.Join(append(errs, ErrSlowClient)...)
 		}

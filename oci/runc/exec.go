@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -40,9 +39,9 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.S
 	e.stderr = &commandStderr{
 		ctx: ctx, client: cmp.Or(s.Stderr, io.Discard), pipe: e.ours[2], command: cmd, held: subprocess.NewHead(outputLimit),
 	}
-	e.startCopies(cancel, s)
+	e.startCopies(ctx, cancel, s)
 	code, err := cmd.waitExit(ctx, cmd.hangUp)
-	errOutput := e.drainOutput()
+	errOutput := e.copies.Drain()
 	if errOutput == nil && !errors.Is(err, errNotStarted) {
 		errOutput = e.stderr.pass()
 	}
@@ -93,12 +92,12 @@ func newExecIO(s oci.Streams) (e *execIO, err error) {
 }
 
 // startCopies starts to copy. The command must have been started: its ends are closed here.
-func (e *execIO) startCopies(cancel context.CancelCauseFunc, s oci.Streams) {
+func (e *execIO) startCopies(ctx context.Context, cancel context.CancelCauseFunc, s oci.Streams) {
 	e.closeChild()
 	if s.Stdin != nil {
 		go e.copyInput(s.Stdin)
 	}
-	e.copies = driver.NewCopies(cancel)
+	e.copies = driver.NewCopies(ctx, cancel)
 	e.copies.Start(s.Stdout, e.ours[1])
 	e.copies.Start(e.stderr, e.ours[2])
 }
@@ -108,15 +107,6 @@ func (e *execIO) copyInput(from io.Reader) {
 	if driver.CopyInput(e.ours[0], from) {
 		e.ours[0].Close()
 	}
-}
-
-// drainOutput copies output until driver.DrainTime is over, and returns the client's error.
-func (e *execIO) drainOutput() error {
-	end := time.Now().Add(driver.DrainTime)
-	for _, f := range e.ours[1:] {
-		_ = f.SetReadDeadline(end)
-	}
-	return e.copies.Wait()
 }
 
 func (e *execIO) closeChild() {

@@ -146,6 +146,13 @@ func TestLongInput(t *testing.T) {
 	t.Run("runsc", func(t *testing.T) { ocitest.LongInput(t, sandboxed) })
 }
 
+func TestLateOutput(t *testing.T) {
+	for _, name := range sample.Some(t, "runc", "crun") {
+		t.Run(name, func(t *testing.T) { ocitest.LateOutput(t, harness(name)) })
+	}
+	t.Run("runsc", func(t *testing.T) { ocitest.LateOutput(t, sandboxed) })
+}
+
 func TestKillFrozen(t *testing.T) {
 	for _, name := range sample.Some(t, "runc", "crun") {
 		t.Run(name, func(t *testing.T) { ocitest.KillFrozen(t, harness(name)) })

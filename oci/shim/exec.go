@@ -21,7 +21,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 		return 0, err
 	}
 	defer s.closeFiles()
-	copied := s.copyAll(cancel, streams)
+	copied := s.copyAll(ctx, cancel, streams)
 	size := oci.Size{}
 	if p.Terminal {
 		size = driver.FirstSize(streams.Resize)
@@ -40,8 +40,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 		}()
 	}
 	code, err := s.waitExit(ctx, s.hangUp)
-	s.limitOutput()
-	if errOutput := copied.Wait(); err == nil {
+	if errOutput := copied.Drain(); err == nil {
 		err = errOutput
 	}
 	if err != nil {
@@ -51,8 +50,8 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 }
 
 // copyAll starts to copy the output to the client. A client that is gone ends the session.
-func (s *session) copyAll(cancel context.CancelCauseFunc, streams oci.Streams) *driver.Copies {
-	copies := driver.NewCopies(cancel)
+func (s *session) copyAll(ctx context.Context, cancel context.CancelCauseFunc, streams oci.Streams) *driver.Copies {
+	copies := driver.NewCopies(ctx, cancel)
 	copies.Start(streams.Stdout, s.stdout)
 	if s.stderr != nil {
 		copies.Start(streams.Stderr, s.stderr)

@@ -212,3 +212,9 @@ func TestLongInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) { ocitest.LongInput(t, newHarness) })
 	}
 }
+
+func TestLateOutput(t *testing.T) {
+	for name, newHarness := range some(t) {
+		t.Run(name, func(t *testing.T) { ocitest.LateOutput(t, newHarness) })
+	}
+}
