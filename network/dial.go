@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -17,11 +18,12 @@ import (
 // dialThreads bounds the threads that create sockets in pods' namespaces at the same time.
 const dialThreads = 32
 
-// localhost are the addresses that Dial tries, in this order.
+// localhost are the addresses that Dial tries first, in this order.
 var localhost = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
-// Dial connects to a TCP port of the pod's localhost, IPv4 first, then IPv6. Port forwarding uses it for servers that
-// listen only there. A pod without an attachment, such as one on the node's network, is errdefs.ErrNotFound.
+// Dial connects to a TCP port in the pod's namespace: of localhost, IPv4 first, then IPv6, or of the pod's addresses.
+// Servers may listen at some of them only. A pod without an attachment, such as one on the node's network, is
+// errdefs.ErrNotFound.
 //
 // Only the creation of the socket needs a thread in the pod's namespace. A server that does not accept delays a
 // goroutine, until ctx ends.
@@ -36,8 +38,9 @@ func (c *CNI) Dial(ctx context.Context, podID string, port uint16) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
+	pod, _ := parseResult(r.Result, c.cfg().IPPreference) // an invalid result has no addresses
 	var errs []error
-	for _, addr := range localhost {
+	for _, addr := range slices.Concat(localhost, pod.IPs) {
 		conn, err := c.dialIn(ctx, r.Netns, netip.AddrPortFrom(addr, port))
 		if err == nil {
 			return conn, nil

@@ -189,6 +189,12 @@ func TestPodAnswersOnItsAddressesPortsAndLocalhost(t *testing.T) {
 		conn, err := c.Dial(t.Context(), "pod1", port)
 		hear(t, conn, err, "hello from "+address)
 	}
+	for _, ip := range result.IPs { // a server of the pod's address only, as with $(POD_IP)
+		address := netip.AddrPortFrom(ip, 0).String()
+		port := serve(t, r.Netns, "tcp", address)
+		conn, err := c.Dial(t.Context(), "pod1", port)
+		hear(t, conn, err, "hello from "+address)
+	}
 	if conn, err := c.Dial(t.Context(), "pod1", 1); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("Dial of a closed port = %v, %v, want ECONNREFUSED", conn, err)
 	}

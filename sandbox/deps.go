@@ -36,7 +36,7 @@ type Namespaces interface {
 type Network interface {
 	Setup(ctx context.Context, r network.Request) (network.Result, error)
 	Teardown(ctx context.Context, podID string) error
-	// Dial connects to a TCP port at the pod's localhost.
+	// Dial connects to a TCP port of the pod.
 	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
 	// Abandon detaches a pod whose record is damaged (network.ErrDamaged of Teardown) or lost.
 	Abandon(ctx context.Context, r network.Request) error

@@ -12,8 +12,7 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// PortForward copies between stream and a TCP port at the pod's localhost until both directions or ctx end. It closes
-// stream.
+// PortForward copies between stream and a TCP port of the pod until both directions or ctx end. It closes stream.
 func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	p, err := e.Pod(id)
