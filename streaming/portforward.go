@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -202,12 +203,16 @@ func (f *forwards) run(fw *forward) {
 		spdyWriter: spdyWriter{stream: fw.data, sess: f.sess},
 	}
 	f.calls.Go(func() { runEvery(ctx, f.sess.timing.heartbeat, func() { sendHeartbeat(fw.err) }) })
-	// A connection reset by the client reads as end of input, after which the pod may never send anything.
+	// A connection reset by the client reads as end of input, after which the pod may never send anything. One whose pod
+	// has closed its side looks the same: it lasts while input comes.
 	f.calls.Go(func() {
+		last := int64(0)
 		runEvery(ctx, f.sess.timing.check, func() {
-			if finished(fw.data) {
+			received := stream.received.Load()
+			if finished(fw.data) && received == last {
 				cancel(syscall.ECONNRESET)
 			}
+			last = received
 		})
 	})
 	err := f.server.forwardConn(ctx, f.pod, fw.port, stream)
@@ -251,4 +256,12 @@ func (fw *forward) reset() {
 type forwardStream struct {
 	spdyReader
 	spdyWriter
+	// received is how many bytes came from the client.
+	received atomic.Int64
+}
+
+func (s *forwardStream) Read(p []byte) (int, error) {
+	n, err := s.spdyReader.Read(p)
+	s.received.Add(int64(n))
+	return n, err
 }

@@ -369,18 +369,46 @@ func TestForwardChannels(t *testing.T) {
 	}
 }
 
+// halfCloser is a pod that says bye, closes its side and passes what it still gets to uploaded, or why ctx ends.
+func halfCloser() (b backend, uploaded chan string) {
+	uploaded = make(chan string, 2)
+	return backend{forward: func(ctx context.Context, _ string, _ int32, stream io.ReadWriteCloser) error {
+		defer context.AfterFunc(ctx, func() { uploaded <- context.Cause(ctx).Error() })()
+		io.WriteString(stream, "bye")
+		stream.Close()
+		got, err := io.ReadAll(stream)
+		uploaded <- string(got)
+		return err
+	}}, uploaded
+}
+
+// TestForwardPodHalfCloses: the pod gets what a client sends after the pod has closed its side.
+func TestForwardPodHalfCloses(t *testing.T) {
+	b, uploaded := halfCloser()
+	r := start(t, b, func(c *setup) { c.check = time.Second })
+	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
+	data, _ := pair(t, c, "80", "1")
+	const pieces = 8
+	for range pieces { // longer than two checks, all together
+		if _, err := io.WriteString(data, "x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	data.Close()
+	if got, want := recv(t, "the upload", uploaded), strings.Repeat("x", pieces); got != want {
+		t.Errorf("the pod got %q, want %q", got, want)
+	}
+	if got, err := io.ReadAll(data); err != nil || string(got) != "bye" {
+		t.Errorf("the client got %q, %v, want %q", got, err, "bye")
+	}
+}
+
 // TestForwardChannelsPodCloses: the session of a client ends after the pod has closed the connection, although the
 // protocol has no message by which the client could close its side. What the client still sends reaches the pod.
 func TestForwardChannelsPodCloses(t *testing.T) {
 	for _, pieces := range []int{0, 6} {
-		uploaded := make(chan string, 1)
-		b := backend{forward: func(_ context.Context, _ string, _ int32, stream io.ReadWriteCloser) error {
-			io.WriteString(stream, "bye")
-			stream.Close()
-			got, err := io.ReadAll(stream)
-			uploaded <- string(got)
-			return err
-		}}
+		b, uploaded := halfCloser()
 		r := start(t, b, func(c *setup) { c.halfClosed = time.Second })
 		req := &cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{80}}
 		ws := dialWebSocket(t, r.url(r.PortForward("", req)), "v4.channel.k8s.io")
