@@ -385,7 +385,7 @@ func halfCloser() (b backend, uploaded chan string) {
 // TestForwardPodHalfCloses: the pod gets what a client sends after the pod has closed its side.
 func TestForwardPodHalfCloses(t *testing.T) {
 	b, uploaded := halfCloser()
-	r := start(t, b, func(c *setup) { c.check = time.Second })
+	r := start(t, b, func(c *setup) { c.check = 2 * time.Second })
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 	data, _ := pair(t, c, "80", "1")
 	const pieces = 8
@@ -393,7 +393,7 @@ func TestForwardPodHalfCloses(t *testing.T) {
 		if _, err := io.WriteString(data, "x"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(600 * time.Millisecond)
 	}
 	data.Close()
 	if got, want := recv(t, "the upload", uploaded), strings.Repeat("x", pieces); got != want {
@@ -409,16 +409,16 @@ func TestForwardPodHalfCloses(t *testing.T) {
 func TestForwardChannelsPodCloses(t *testing.T) {
 	for _, pieces := range []int{0, 6} {
 		b, uploaded := halfCloser()
-		r := start(t, b, func(c *setup) { c.halfClosed = time.Second })
+		r := start(t, b, func(c *setup) { c.halfClosed = 2 * time.Second })
 		req := &cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{80}}
 		ws := dialWebSocket(t, r.url(r.PortForward("", req)), "v4.channel.k8s.io")
 		for range pieces { // longer than halfClosed, all together
 			if err := ws.WriteMessage(websocket.BinaryMessage, []byte("\x00x")); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(250 * time.Millisecond)
+			time.Sleep(400 * time.Millisecond)
 		}
-		ws.SetReadDeadline(time.Now().Add(5 * time.Second))
+		ws.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if got, want := collect(t, ws, false), "P\x00bye"; got[0] != want {
 			t.Errorf("data = %q, want %q", got[0], want)
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -126,23 +126,42 @@ type channelForward struct {
 	*channelWriter
 	port   int32
 	status *channelWriter
-	// silence calls stop once the pod has closed the connection and the client sends nothing; nil before.
-	silence atomic.Pointer[time.Timer]
+
+	mu      sync.Mutex
+	reading bool        // the pod takes input
+	closed  bool        // the pod's side
+	silence *time.Timer // calls stop if nothing comes, while both hold
 }
 
 func (f *channelForward) Read(p []byte) (int, error) {
-	n, err := f.Reader.Read(p)
-	if silence := f.silence.Load(); silence != nil && err == nil {
-		silence.Reset(f.c.sess.timing.halfClosed)
+	f.setReading(true)
+	defer f.setReading(false)
+	return f.Reader.Read(p)
+}
+
+func (f *channelForward) setReading(reading bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reading = reading
+	f.listenLocked()
+}
+
+// listenLocked begins to wait for input, or ends that.
+func (f *channelForward) listenLocked() {
+	if f.silence != nil {
+		f.silence.Stop()
 	}
-	return n, err
+	if f.closed && f.reading {
+		f.silence = time.AfterFunc(f.c.sess.timing.halfClosed, f.stop)
+	}
 }
 
 // Close ends the pod's side. The protocol cannot tell the client, so the client's side ends when nothing comes from it.
 func (f *channelForward) Close() error {
-	if f.silence.Load() == nil {
-		f.silence.Store(time.AfterFunc(f.c.sess.timing.halfClosed, f.stop))
-	}
+	f.mu.Lock()
+	f.closed = true
+	f.listenLocked()
+	f.mu.Unlock()
 	return f.channelWriter.Close()
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/podd-project/podd/oci"
@@ -60,9 +60,11 @@ type Copies struct {
 	cancel  context.CancelCauseFunc
 	outputs []Output
 	done    chan error
-	// draining is set when the command has exited. Each write then renews the deadline, and is reported to moved.
-	draining atomic.Bool
-	moved    chan struct{}
+	moved   chan struct{} // gets the ends of writes
+
+	mu       sync.Mutex
+	draining bool // the command has exited
+	writing  int  // writes to the client in progress
 }
 
 // NewCopies returns an empty set with capacity for stdout and stderr. ctx is that of the session; cancel ends it when
@@ -71,14 +73,18 @@ func NewCopies(ctx context.Context, cancel context.CancelCauseFunc) *Copies {
 	return &Copies{ctx: ctx, cancel: cancel, done: make(chan error, 2), moved: make(chan struct{}, 1)}
 }
 
-// Start starts a copy. A nil writer drops the output.
-func (c *Copies) Start(to io.Writer, from Output) {
-	if to == nil {
+// Start starts a copy. A nil writer drops the output. If late is set, output after the exit of the command makes Drain
+// wait longer.
+func (c *Copies) Start(to io.Writer, from Output, late bool) {
+	switch {
+	case to == nil:
 		to = io.Discard
+	case late:
+		to = drained{to, c}
 	}
 	c.outputs = append(c.outputs, from)
 	go func() {
-		err := CopyOutput(drained{to, c}, from)
+		err := CopyOutput(to, from)
 		if err != nil {
 			err = fmt.Errorf("client is gone: %w", err)
 			c.cancel(err)
@@ -94,30 +100,47 @@ type drained struct {
 }
 
 func (d drained) Write(p []byte) (int, error) {
+	d.copies.note(1)
 	n, err := d.Writer.Write(p)
-	if d.copies.draining.Load() && d.copies.ctx.Err() == nil {
-		d.copies.extend()
-		signal(d.copies.moved)
-	}
+	d.copies.note(-1)
+	signal(d.copies.moved)
 	return n, err
 }
 
-// extend ends the reading of all outputs after DrainTime.
-func (c *Copies) extend() {
+// note notes that a write has begun or ended.
+func (c *Copies) note(change int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writing += change
+	if c.draining {
+		c.limitLocked()
+	}
+}
+
+// limitLocked ends the reading after DrainTime, or later: a slow client must not end the reading of the other output.
+func (c *Copies) limitLocked() {
 	end := time.Now().Add(DrainTime)
+	switch {
+	case c.ctx.Err() != nil:
+		end = time.Now()
+	case c.writing > 0:
+		end = time.Time{}
+	}
 	for _, o := range c.outputs {
 		_ = o.SetReadDeadline(end)
 	}
 }
 
 // Drain waits for the copies to end after the exit of the command, and returns the client's error: children may still
-// write, as that of `pg_dump db > >(gzip)`, until there is no output for DrainTime. One that never pauses keeps the
+// write, as that of `pg_dump db > >(gzip)`, until they pause for DrainTime. One that never pauses keeps the
 // session while the client stays: the client decides whether it wants that output. After the end of ctx, the reading
 // ends within DrainTime. A copy that is blocked in a write to the client is left to the owner of the stream, which ends
 // it.
 func (c *Copies) Drain() error {
-	c.draining.Store(true)
-	c.extend()
+	c.mu.Lock()
+	c.draining = true
+	c.limitLocked()
+	c.mu.Unlock()
 	timer := time.NewTimer(clientTime)
 	defer timer.Stop()
 	var errs []error

@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// LateOutput wants a client to get what children of a command write after its exit, until they pause for long or the
+// LateOutput wants a client to get the output of children of a command after its exit, until they pause for long or the
 // client is gone.
 func LateOutput(t *testing.T, newHarness NewHarness) {
 	h := newHarness(t)
@@ -23,8 +23,8 @@ func LateOutput(t *testing.T, newHarness NewHarness) {
 		return err
 	}
 	var lines Output
-	err := exec(limit(t), &lines, "(for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done) & exit 3")
-	if got, want := lines.String(), "1\n2\n3\n4\n5\n6\n"; err != nil || got != want {
+	err := exec(limit(t), &lines, "(for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.2; done) & exit 3")
+	if got, want := lines.String(), "1\n2\n3\n4\n5\n6\n7\n8\n9\n"; err != nil || got != want {
 		t.Errorf("output of a child = %q, %v, want %q", got, err, want)
 	}
 
@@ -35,7 +35,7 @@ func LateOutput(t *testing.T, newHarness NewHarness) {
 		t.Errorf("output of a child that pauses = %q, %v after %s, want once, soon", once.String(), err, took)
 	}
 
-	const chatter = "(sleep 0.5; echo 1; sleep 0.5; echo 2; sleep 0.5; echo 3; while echo x; do sleep 0.1; done) & exit 3"
+	const chatter = "(for i in 1 2 3 4 5 6; do echo x; sleep 0.2; done; echo 3; while echo x; do sleep 0.1; done) & exit 3"
 	var endless Output
 	ctx, cancel := context.WithCancelCause(limit(t))
 	left := make(chan error, 1)

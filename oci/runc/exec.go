@@ -98,8 +98,8 @@ func (e *execIO) startCopies(ctx context.Context, cancel context.CancelCauseFunc
 		go e.copyInput(s.Stdin)
 	}
 	e.copies = driver.NewCopies(ctx, cancel)
-	e.copies.Start(s.Stdout, e.ours[1])
-	e.copies.Start(e.stderr, e.ours[2])
+	e.copies.Start(s.Stdout, e.ours[1], true)
+	e.copies.Start(e.stderr, e.ours[2], s.Stderr != nil)
 }
 
 // copyInput copies the client's input and ends that of the command.

@@ -21,7 +21,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 		return 0, err
 	}
 	defer s.closeFiles()
-	copied := s.copyAll(ctx, cancel, streams)
+	copied := s.copyAll(ctx, cancel, streams, p.Terminal)
 	size := oci.Size{}
 	if p.Terminal {
 		size = driver.FirstSize(streams.Resize)
@@ -49,12 +49,15 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 	return code, nil
 }
 
-// copyAll starts to copy the output to the client. A client that is gone ends the session.
-func (s *session) copyAll(ctx context.Context, cancel context.CancelCauseFunc, streams oci.Streams) *driver.Copies {
+// copyAll starts to copy the output to the client. A client that is gone ends the session. Late output of a terminal is
+// not waited for: its user could not end it.
+func (s *session) copyAll(
+	ctx context.Context, cancel context.CancelCauseFunc, streams oci.Streams, terminal bool,
+) *driver.Copies {
 	copies := driver.NewCopies(ctx, cancel)
-	copies.Start(streams.Stdout, s.stdout)
+	copies.Start(streams.Stdout, s.stdout, !terminal)
 	if s.stderr != nil {
-		copies.Start(streams.Stderr, s.stderr)
+		copies.Start(streams.Stderr, s.stderr, true)
 	}
 	return copies
 }
