@@ -38,7 +38,8 @@ func (s *Store) present(
 	defer cancel()
 	var found digest.Digest
 	err := c.Guard(asking, c.Sys, ref, c.Hosts, func(ctx context.Context) (err error) {
-		if found, err = headDigest(ctx, c, ref); err != nil { // not all registries know it
+		found, err = headDigest(ctx, c, ref)
+		if err != nil && !errors.As(err, new(docker.ErrUnauthorizedForCredentials)) { // not all registries know it
 			found, err = manifestDigest(ctx, c.Sys, ref)
 		}
 		return err
@@ -75,8 +76,7 @@ func (s *Store) present(
 	return s.register(stored, ref, canonical)
 }
 
-// headDigest returns the digest of what ref names in its registry, as the registry tells it: unlike a request for the
-// manifest, this does not count as a pull.
+// headDigest asks the registry for the digest of ref: unlike a request for the manifest, this does not count as a pull.
 func headDigest(ctx context.Context, c *registry.PullConfig, ref reference.Named) (digest.Digest, error) {
 	sources, err := c.Sources(ref)
 	if err != nil {
@@ -98,7 +98,7 @@ func headDigest(ctx context.Context, c *registry.PullConfig, ref reference.Named
 	return docker.GetDigest(ctx, &sys, remote)
 }
 
-// manifestDigest returns the digest of what ref names in its registry, computed from the manifest.
+// manifestDigest returns the digest of ref in its registry, computed from the manifest.
 func manifestDigest(ctx context.Context, sys *types.SystemContext, ref reference.Named) (digest.Digest, error) {
 	remote, err := docker.NewReference(ref)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"slices"
 	"syscall"
@@ -89,15 +88,15 @@ func OpenBlob(ctx context.Context, from types.ImageSource, blob types.BlobInfo) 
 	return body, err
 }
 
-// isTemporary reports whether a registry has refused a request, or not answered it, since it is overloaded or restarts.
+// isTemporary reports whether a registry has refused a request, or hung up, because it is overloaded or restarts. One
+// that does not answer has had its time.
 // The library asks again after 429 itself.
 func isTemporary(err error) bool {
 	var status docker.UnexpectedHTTPStatusError
 	if errors.As(err, &status) {
 		return slices.Contains([]int{500, 502, 503, 504}, status.StatusCode)
 	}
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout() || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
 
 // progressReader reports the bytes of a blob as it reads them, so that a stalled registry is noticed.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
@@ -15,13 +14,13 @@ import (
 // the image's metadata, without which they are not found. A copy of a stored image replaces the sizes and the item of
 // its manifest. The same image may come from several repositories, signed by others or not at all.
 
-// maxKept bounds the signatures of earlier pulls, in bytes.
-const maxKept = 256 << 10
+// maxKept bounds the signatures of an image, in bytes.
+const maxKept = 1 << 20
 
 // signatures are those of one image in storage, as the library encodes them, by the digest of the manifest.
 type signatures map[digest.Digest][][]byte
 
-// readSignatures returns none if there is no such image, or no such metadata, and omits items of other sizes.
+// readSignatures returns none for an unknown image, or one without such metadata, and omits items of other sizes.
 func readSignatures(from storage.Store, id string) (signatures, error) {
 	img, err := from.Image(id)
 	if errors.Is(err, storage.ErrImageUnknown) {
@@ -76,27 +75,31 @@ func (i *instance) keepSignatures(in storage.Store, before signatures, isVerifie
 	if err != nil || len(now)+len(before) == 0 {
 		return err
 	}
-	kept := maps.Clone(before)
+	kept := before
 	if isVerified {
 		kept = now.and(before)
 	}
 	return kept.write(in, i.id)
 }
 
-// and returns the signatures of both, or s alone if they are too large.
+// and returns the signatures of both, or the others alone if there would be too many: a pull cannot remove those of
+// earlier ones.
 func (s signatures) and(others signatures) signatures {
-	all, size := maps.Clone(s), 0
+	all, size := signatures{}, 0
 	for of, more := range others {
-		all[of] = slices.Clone(s[of])
+		all[of] = slices.Clone(more)
+		size += len(slices.Concat(more...))
+	}
+	for of, more := range s {
 		for _, one := range more {
-			if !slices.ContainsFunc(s[of], func(has []byte) bool { return bytes.Equal(has, one) }) {
+			if !slices.ContainsFunc(all[of], func(has []byte) bool { return bytes.Equal(has, one) }) {
 				all[of] = append(all[of], one)
+				size += len(one)
 			}
-			size += len(one)
 		}
 	}
 	if size > maxKept {
-		return s
+		return others
 	}
 	return all
 }
