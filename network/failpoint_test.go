@@ -354,6 +354,42 @@ func TestMissingPlugin(t *testing.T) {
 	teardown(t, c.CNI, "pod1")
 }
 
+// TestUninstalledPlugin: pods end once a chained plugin is neither installed nor in the configuration.
+func TestUninstalledPlugin(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.0.0", nil)
+	chained := filepath.Join(bin, "chained")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.WriteFile(chained, []byte("#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":"+
+		"\"192.0.2.8/24\"}]}'\n"), 0o755))
+	configure := func(more string) {
+		t.Helper()
+		must(os.WriteFile(filepath.Join(c.cfg.ConfDir, "10.conflist"), fmt.Appendf(nil,
+			`{"cniVersion":"1.0.0","name":"told","plugins":[%s%s]}`, p.Conf(""), more), 0o644))
+	}
+	configure(`,{"type":"chained"}`)
+	setup(t, c.CNI, request(t, "pod1"))
+	must(os.Remove(chained))
+	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), `"chained" is not in`) {
+		t.Errorf("Teardown = %v, want an error that names the plugin", err)
+	}
+	configure("")
+	p.Set("DEL", failpoint.Fail)
+	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), "set to fail") {
+		t.Errorf("Teardown = %v, want the error of the other plugin", err)
+	}
+	p.Set("DEL", failpoint.Succeed)
+	teardown(t, c.CNI, "pod1")
+	if calls := p.Calls("DEL"); len(calls) != 2 {
+		t.Errorf("calls of DEL of the other plugin = %v, want two", calls)
+	}
+}
+
 func TestReadyListensToStatus(t *testing.T) {
 	bin, p := installFailpoint(t)
 	c := startFailpoint(t, bin, p, "1.1.0", nil)

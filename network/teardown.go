@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
@@ -36,7 +37,7 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 		return err
 	}
 	err = c.del(ctx, record, c.skippable())
-	if err != nil && record.Failed && c.mendConf(record) {
+	if err != nil && (record.Failed && c.mendConf(record) || c.dropUninstalled(record)) {
 		err = c.del(ctx, record, c.skippable())
 	}
 	if err != nil {
@@ -57,6 +58,33 @@ func (c *CNI) mendConf(r *record) (mended bool) {
 		r.Result = result
 	}
 	return true
+}
+
+// dropUninstalled removes the plugins that are neither installed nor in the present configuration of the network: a
+// chained plugin that was uninstalled (istio/istio.io#16748).
+func (c *CNI) dropUninstalled(r *record) (dropped bool) {
+	list, _, _, err := loadConf(c.confDir(r.ConfDir))
+	if err != nil || list.Name != r.list.Name {
+		return false
+	}
+	find, left := c.newExec(execOptions{}), *r.list
+	left.Plugins = slices.DeleteFunc(slices.Clone(left.Plugins), func(p *libcni.PluginConfig) bool {
+		if p == r.list.Plugins[0] { // it has the addresses
+			return false
+		}
+		_, err := find.FindInPath(p.Network.Type, c.cfg().BinDirs)
+		gone := err != nil && !slices.ContainsFunc(list.Plugins, func(now *libcni.PluginConfig) bool {
+			return now.Network.Type == p.Network.Type
+		})
+		if gone {
+			c.log.WithField("pod", r.PodID).WithError(err).
+				Warn("a CNI plugin was uninstalled, its resources of the pod may be left over")
+		}
+		return gone
+	})
+	dropped = len(left.Plugins) < len(r.list.Plugins)
+	r.list = &left
+	return dropped
 }
 
 // del runs the plugins except those that may be skipped.
