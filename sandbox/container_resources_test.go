@@ -147,11 +147,11 @@ func TestUpdatePod(t *testing.T) {
 	}{
 		"limits": {nil, &resources{CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 1 << 20},
 			specs.LinuxResources{
-				CPU:    &specs.LinuxCPU{Shares: new(uint64(512)), Quota: new(int64(20000)), Period: new(uint64(100000))},
+				CPU:    &specs.LinuxCPU{Quota: new(int64(20000)), Period: new(uint64(100000))},
 				Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20))}}},
 		"overhead is added": {&resources{CpuShares: 100, CpuQuota: 5000, CpuPeriod: 50000, MemoryLimitInBytes: 4096},
 			&resources{CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 8192}, specs.LinuxResources{
-				CPU:    &specs.LinuxCPU{Shares: new(uint64(612)), Quota: new(int64(30000)), Period: new(uint64(100000))},
+				CPU:    &specs.LinuxCPU{Quota: new(int64(30000)), Period: new(uint64(100000))},
 				Memory: &specs.LinuxMemory{Limit: new(int64(12288))}}},
 		"no limit stays none": {&resources{CpuQuota: 5000, CpuPeriod: 50000, MemoryLimitInBytes: 4096},
 			&resources{CpuQuota: -1, MemoryLimitInBytes: -1}, specs.LinuxResources{

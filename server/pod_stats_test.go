@@ -145,6 +145,13 @@ func testUpdatePodSandboxResources(t *testing.T) {
 	if !proto.Equal(h.engine.overhead, overhead) || !proto.Equal(h.engine.resources, resources) {
 		t.Errorf("engine got %v and %v, want %v and %v", h.engine.overhead, h.engine.resources, overhead, resources)
 	}
+	wantCode(t, update(&cri.UpdatePodSandboxResourcesRequest{
+		PodSandboxId: podID, Overhead: &cri.LinuxContainerResources{CpuQuota: 25000, MemoryLimitInBytes: 4096},
+		Resources: &cri.LinuxContainerResources{CpuQuota: -25001, MemoryLimitInBytes: -4097},
+	}), codes.OK)
+	if got := h.engine.resources; got.GetCpuQuota() != -1 || got.GetMemoryLimitInBytes() != -1 {
+		t.Errorf("no limit less an overhead: engine got %v, want -1 for both", got)
+	}
 	for want, fail := range map[codes.Code]error{
 		codes.NotFound:           errdefs.ErrNotFound,
 		codes.FailedPrecondition: fmt.Errorf("%w: the pod has no cgroup_parent", errdefs.ErrFailedPrecondition),

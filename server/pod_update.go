@@ -10,6 +10,9 @@ import (
 func (s *Server) UpdatePodSandboxResources(
 	ctx context.Context, r *cri.UpdatePodSandboxResourcesRequest,
 ) (*cri.UpdatePodSandboxResourcesResponse, error) {
+	if r.GetOverhead() != nil {
+		unlimited(r.GetResources())
+	}
 	if err := checkUpdatePod(r); err != nil {
 		return nil, err
 	}
@@ -17,6 +20,14 @@ func (s *Server) UpdatePodSandboxResources(
 		return nil, err
 	}
 	return &cri.UpdatePodSandboxResourcesResponse{}, nil
+}
+
+// unlimited replaces the kubelet's values for "no limit" of a pod with an overhead, which it subtracts from -1, too
+// (kubernetes/kubernetes#141327).
+func unlimited(r *cri.LinuxContainerResources) {
+	if r != nil {
+		r.CpuQuota, r.MemoryLimitInBytes = max(r.CpuQuota, -1), max(r.MemoryLimitInBytes, -1)
+	}
 }
 
 func checkUpdatePod(r *cri.UpdatePodSandboxResourcesRequest) error {

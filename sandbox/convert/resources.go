@@ -83,7 +83,9 @@ func AddOverhead(resources, overhead *cri.LinuxContainerResources) *cri.LinuxCon
 }
 
 // PodLimits returns the limits of a pod's cgroup, with warnings about those that have no effect here. It leaves swap
-// unchanged unless the request sets it: a pod's is not limited by default.
+// unchanged unless the request sets it: a pod's is not limited by default. On cgroup v2 it leaves the weight unchanged:
+// the kubelet has set it, by a formula that differs from that of OCI runtimes, and reads it back
+// (kubernetes/kubernetes#137628).
 func PodLimits(
 	overhead, resources *cri.LinuxContainerResources, facts spec.Facts,
 ) (*specs.LinuxResources, []string, error) {
@@ -94,6 +96,9 @@ func PodLimits(
 	limits, warnings, err := spec.Resources(total, facts)
 	if err == nil && total.GetMemorySwapLimitInBytes() == 0 {
 		spec.WithoutSwap(limits, total)
+	}
+	if err == nil && facts.CgroupV2 && limits.CPU != nil {
+		limits.CPU.Shares = nil
 	}
 	return limits, warnings, err
 }

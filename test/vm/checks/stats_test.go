@@ -86,18 +86,19 @@ func TestMetricsAreComplete(t *testing.T) {
 	}
 }
 
-// TestPodIsResized: the pod's slice has the new limits, the overhead added.
+// TestPodIsResized: the pod's slice has the new limits, the overhead added, and the weight that the kubelet gave it.
 func TestPodIsResized(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod()
 	k.start("sleep 10000")
+	weight := read(t, "/sys/fs/cgroup"+podPath+"/cpu.weight")
 	_, err := k.runtime.UpdatePodSandboxResources(t.Context(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: k.podID,
 		Overhead: &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 20},
-		Resources: &cri.LinuxContainerResources{CpuShares: 1024, CpuQuota: 60_000, CpuPeriod: 100_000,
+		Resources: &cri.LinuxContainerResources{CpuShares: 1000, CpuQuota: 60_000, CpuPeriod: 100_000,
 			MemoryLimitInBytes: 100 << 20}})
 	k.ok("UpdatePodSandboxResources", err)
 	for file, want := range map[string]string{"memory.max": strconv.Itoa(101 << 20), "cpu.max": "60000 100000",
-		"cpu.weight": "100"} {
+		"cpu.weight": weight} {
 		if got := read(t, "/sys/fs/cgroup"+podPath+"/"+file); got != want {
 			t.Errorf("%s = %q, want %q", file, got, want)
 		}
