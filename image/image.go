@@ -43,6 +43,18 @@ type Image struct {
 	Created time.Time
 }
 
+// CheckpointKey returns an annotation by which the image was made of a checkpoint of a container, "" if it was not:
+// those of checkpointctl and CRI-O.
+func (i *Image) CheckpointKey() string {
+	for key := range i.Annotations {
+		if strings.HasPrefix(key, "org.criu.checkpoint.") ||
+			strings.HasPrefix(key, "io.kubernetes.cri-o.annotations.checkpoint.") {
+			return key
+		}
+	}
+	return ""
+}
+
 // Config has the operator's keys of images. Reconfigure can replace them.
 type Config = registry.Config
 

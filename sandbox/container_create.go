@@ -135,6 +135,10 @@ func (e *Engine) newContainerRecord(
 	if err := e.deps.Images.Allow(ctx, img.ID, p.Config.GetMetadata().GetNamespace()); err != nil {
 		return record.Container{}, err
 	}
+	if key := img.CheckpointKey(); key != "" {
+		return record.Container{}, fmt.Errorf("%w: image %s is a checkpoint of a container (annotation %s), podd restores "+
+			"whole pods only: use the image of the program", errdefs.ErrNotImplemented, img.ID, key)
+	}
 	signal, err := convert.StopSignal(config.GetStopSignal(), img.Config.StopSignal)
 	if err != nil {
 		return record.Container{}, err

@@ -15,6 +15,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/image"
 )
 
 // TestPodsKeepNothingOfTheCallsThatMadeThem looks whether what a call carries can be collected while its pod and its
@@ -87,6 +89,25 @@ func failCreations(t *testing.T, crash bool) {
 				t.Errorf("log of a created container: %v, want it there", err)
 			}
 			must(t, e.RemoveContainer(t.Context(), c.ID))
+		}
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+// TestImageOfCheckpoint: an image that was made of a checkpoint runs no container.
+func TestImageOfCheckpoint(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	pod, err := e.RunPod(t.Context(), podConfig("web"), "")
+	must(t, err)
+	for _, key := range []string{"org.criu.checkpoint.container.name", "io.kubernetes.cri-o.annotations.checkpoint.name"} {
+		m.Images.Add(image.Image{ID: key, Annotations: map[string]string{key: "main"}}, nil)
+		c := containerConfig("main")
+		c.Image.Image = key
+		if _, err := e.CreateContainer(t.Context(), pod, c); !errdefs.IsNotImplemented(err) ||
+			!strings.Contains(err.Error(), key) {
+			t.Errorf("container of an image with the annotation %s: %v, want not implemented", key, err)
 		}
 	}
 	must(t, e.RemovePod(t.Context(), pod))
