@@ -68,6 +68,8 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string, t
 				return dumper.Dump(ctx, []oci.Dumped{d}, frozen)
 			},
 			Diff: func(ctx context.Context, w io.Writer) error { return e.deps.Images.Diff(ctx, c.ID, w) },
+			Shm:  c.pod.shm(e.files),
+			Omit: func(err error) { c.log().WithError(err).Warn("the archive of a container is without /dev/shm") },
 		}))
 	})
 }

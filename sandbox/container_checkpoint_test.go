@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,23 +48,62 @@ func TestArchiveNamesTheImage(t *testing.T) {
 		must(t, e.StartContainer(t.Context(), id))
 		location := filepath.Join(t.TempDir(), "archive.tar")
 		must(t, e.CheckpointContainer(t.Context(), id, location, 0))
-		f, err := os.Open(location)
-		must(t, err)
-		defer f.Close()
-		files := tar.NewReader(f)
-		for {
-			h, err := files.Next()
-			must(t, err)
-			if h.Name == "config.dump" {
-				break
-			}
-		}
+		file, _ := inArchive(t, location, "config.dump")
 		var got archive.Config
-		must(t, json.NewDecoder(files).Decode(&got))
+		must(t, json.Unmarshal(file, &got))
 		if got.Image != named || got.ImageName != named || got.ImageRef != fakeImageID {
 			t.Errorf("config.dump = %+v, want the name %s and the id %s", got, named, fakeImageID)
 		}
 		removeEverything(t, e)
+		noLeaks(t, m)
+	})
+}
+
+// inArchive returns a file of an archive.
+func inArchive(t *testing.T, location, name string) (data []byte, found bool) {
+	t.Helper()
+	f, err := os.Open(location)
+	must(t, err)
+	defer f.Close()
+	files := tar.NewReader(f)
+	for {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, false
+		}
+		must(t, err)
+		if h.Name == name {
+			data, err = io.ReadAll(files)
+			must(t, err)
+			return data, true
+		}
+	}
+}
+
+// TestArchiveHasShm: the archive has the files in /dev/shm. A file that cannot be saved does not prevent a checkpoint.
+func TestArchiveHasShm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		l, _ := runningLife(t, m)
+		p, err := l.e.Pod(l.pod)
+		must(t, err)
+		shm := l.e.files.Paths(p.ID, p.Config).Shm
+		for name, want := range map[string]bool{"file": true, "fifo": false} {
+			location := filepath.Join(t.TempDir(), "archive.tar")
+			switch name {
+			case "file":
+				must(t, os.WriteFile(filepath.Join(shm, name), []byte("shared"), 0o600))
+			case "fifo":
+				must(t, unix.Mkfifo(filepath.Join(shm, name), 0o600))
+			}
+			must(t, l.e.CheckpointContainer(t.Context(), l.container, location, 0))
+			data, found := inArchive(t, location, "devshm-checkpoint.tar")
+			if found != want || found && !strings.Contains(string(data), "shared") {
+				t.Errorf("with %q in /dev/shm the archive has %d bytes of it, %v; want %v", name, len(data), found, want)
+			}
+			must(t, os.Remove(filepath.Join(shm, name)))
+		}
+		removeEverything(t, l.e)
 		noLeaks(t, m)
 	})
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/archive"
 	"github.com/podd-project/podd/sandbox/budget"
+	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -129,10 +131,14 @@ func (k podCheckpoint) save(ctx context.Context, rt Runtime, out *snapshot.Write
 			Diff: func(ctx context.Context, w io.Writer) error { return k.e.deps.Images.Diff(ctx, c.ID, w) },
 		})
 	}
-	return out.Dump(ctx, rt.(oci.Dumper), sources, snapshot.Shm{
-		Unused: func() (bool, error) { return k.e.files.ShmUnused(k.p.ID, k.p.Config) },
-		Save:   func(ctx context.Context, w io.Writer) error { return k.e.files.SaveShm(ctx, k.p.ID, w) },
-	})
+	return out.Dump(ctx, rt.(oci.Dumper), sources, k.p.shm(k.e.files))
+}
+
+func (p *Pod) shm(in files.Files) archive.Shm {
+	return archive.Shm{
+		Unused: func() (bool, error) { return in.ShmUnused(p.ID, p.Config) },
+		Save:   func(ctx context.Context, w io.Writer) error { return in.SaveShm(ctx, p.ID, w) },
+	}
 }
 
 // selection returns the containers that were named, by id. Errors are errdefs.ErrFailedPrecondition, or

@@ -5,6 +5,7 @@
 //	spec.dump        its config.json
 //	checkpoint/      the images of CRIU
 //	rootfs-diff.tar  its changes of the root filesystem, as a layer of OCI, uncompressed
+//	devshm-checkpoint.tar  the files in /dev/shm of the pod, if there are any
 //	dump.log         the log of CRIU
 //	stats-dump       the times that CRIU took
 //
@@ -37,6 +38,7 @@ const (
 	specName   = "spec.dump"
 	// RootfsName is the layer.
 	RootfsName = "rootfs-diff.tar"
+	shmName    = "devshm-checkpoint.tar"
 )
 
 // maxFiles bounds the images of CRIU in an archive: it writes some for the container and a few for each process.
@@ -69,6 +71,24 @@ type Request struct {
 	// Dump saves the processes, as oci.Dumper does, and Diff writes the layer.
 	Dump func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error
 	Diff func(ctx context.Context, w io.Writer) error
+	Shm  Shm
+	// Omit gets the reason if /dev/shm cannot be saved: the archive is without it, else containers could prevent one.
+	Omit func(error)
+}
+
+// Shm is /dev/shm of a pod.
+type Shm struct {
+	// Unused reports whether there is nothing to save, Save writes an archive.
+	Unused func() (bool, error)
+	Save   func(context.Context, io.Writer) error
+}
+
+// Write writes the archive to a new file, if there is anything to save, see WriteBounded.
+func (s Shm) Write(ctx context.Context, path string) error {
+	if unused, err := s.Unused(); unused || err != nil {
+		return err
+	}
+	return WriteBounded(ctx, path, s.Save)
 }
 
 // Save makes the archive. The error is errdefs.ErrAlreadyExists if the file exists, errdefs.ErrInvalidArgument if it
@@ -90,6 +110,10 @@ func Save(ctx context.Context, r Request) (err error) {
 	d := oci.Dumped{ID: r.Config.ID, Dir: r.Staging, Room: room}
 	err = r.Dump(ctx, d, func(ctx context.Context) error {
 		r.Config.CheckpointedAt = time.Now()
+		shm := filepath.Join(r.Staging, shmName)
+		if err := r.Shm.Write(ctx, shm); err != nil && ctx.Err() == nil {
+			r.Omit(errors.Join(err, os.RemoveAll(shm)))
+		}
 		return WriteRootfs(ctx, r.Staging, r.Diff)
 	})
 	if err != nil {
@@ -118,6 +142,9 @@ func (r Request) add(t *tar.Writer) error {
 		if err := addFile(t, name, filepath.Join(r.Staging, name)); err != nil {
 			return err
 		}
+	}
+	if err := addFile(t, shmName, filepath.Join(r.Staging, shmName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	images, err := os.ReadDir(filepath.Join(r.Staging, oci.DumpImages))
 	if err != nil {

@@ -45,6 +45,13 @@ func request(t *testing.T) Request {
 			_, err := io.WriteString(w, "layer")
 			return err
 		},
+		Shm: Shm{
+			Unused: func() (bool, error) { return false, nil },
+			Save: func(_ context.Context, w io.Writer) error {
+				_, err := io.WriteString(w, "shm")
+				return err
+			},
+		},
 	}
 }
 
@@ -88,7 +95,7 @@ func TestSave(t *testing.T) {
 	got := files(t, r.Location)
 	for name, want := range map[string]string{
 		"spec.dump": `{"ociVersion": "1.2.0"}`, "rootfs-diff.tar": "layer", "dump.log": "dump.log",
-		"stats-dump": "stats-dump", "checkpoint/": "directory",
+		"stats-dump": "stats-dump", "devshm-checkpoint.tar": "shm", "checkpoint/": "directory",
 		"checkpoint/core-1.img": "core-1.img", "checkpoint/pages-1.img": "pages-1.img",
 	} {
 		if got[name] != want {
@@ -100,8 +107,8 @@ func TestSave(t *testing.T) {
 		config["rootfsImageName"] != "example.com/app:1" || config["checkpointedTime"] == "0001-01-01T00:00:00Z" {
 		t.Errorf("config.dump = %v, %v, want the container's and a time", got["config.dump"], err)
 	}
-	if len(got) != 8 {
-		t.Errorf("%d files, want 8", len(got))
+	if len(got) != 9 {
+		t.Errorf("%d files, want 9", len(got))
 	}
 	if info, err := os.Stat(r.Location); err != nil || info.Mode() != 0o600 {
 		t.Errorf("archive: %v, %v, want mode 600", info.Mode(), err)
@@ -115,6 +122,26 @@ func TestSave(t *testing.T) {
 	}
 	if after, _ := os.ReadFile(r.Location); !bytes.Equal(before, after) {
 		t.Error("the archive has changed")
+	}
+}
+
+// TestShmThatCannotBeSaved: the archive is without it, and says why.
+func TestShmThatCannotBeSaved(t *testing.T) {
+	r, broken := request(t), errors.New("broken")
+	var reason error
+	r.Omit = func(err error) { reason = err }
+	r.Shm.Save = func(_ context.Context, w io.Writer) error {
+		_, err := io.WriteString(w, "a part")
+		return errors.Join(err, broken)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Dir(r.Location), 0o700), Save(t.Context(), r)); err != nil {
+		t.Fatal(err)
+	}
+	got := files(t, r.Location)
+	data, found := got["devshm-checkpoint.tar"]
+	if found || got["rootfs-diff.tar"] != "layer" || !errors.Is(reason, broken) {
+		t.Errorf("shm = %q, %v, rootfs %q, reason %v; want no shm, the layer, %v", data, found, got["rootfs-diff.tar"],
+			reason, broken)
 	}
 }
 

@@ -48,8 +48,11 @@ func (f Files) ShmFile(pod string, config *cri.PodSandboxConfig) (string, error)
 	return names[0], nil
 }
 
-// ShmUnused reports whether /dev/shm of a pod is as Write has made it: a checkpoint needs no archive of it.
+// ShmUnused reports whether /dev/shm of a pod is as Write has made it, or the node's: a checkpoint needs no archive.
 func (f Files) ShmUnused(pod string, config *cri.PodSandboxConfig) (bool, error) {
+	if usesNodeShm(config) {
+		return true, nil
+	}
 	name, err := f.ShmFile(pod, config)
 	if name != "" || err != nil {
 		return false, err

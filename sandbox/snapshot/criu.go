@@ -112,15 +112,8 @@ type Source struct {
 	Diff func(context.Context, io.Writer) error
 }
 
-// Shm is /dev/shm of a pod.
-type Shm struct {
-	// Unused reports whether there is nothing to save, Save writes an archive.
-	Unused func() (bool, error)
-	Save   func(context.Context, io.Writer) error
-}
-
 // Dump has the runtime save the containers.
-func (w *Writer) Dump(ctx context.Context, runtime oci.Dumper, containers []Source, shm Shm) error {
+func (w *Writer) Dump(ctx context.Context, runtime oci.Dumper, containers []Source, shm archive.Shm) error {
 	var dumped []oci.Dumped
 	for _, c := range containers {
 		dir := filepath.Join(w.ImagePath(), directoryOf(c.Name))
@@ -135,10 +128,7 @@ func (w *Writer) Dump(ctx context.Context, runtime oci.Dumper, containers []Sour
 				return fmt.Errorf("root filesystem of container %q: %w", c.Name, err)
 			}
 		}
-		if unused, err := shm.Unused(); unused || err != nil {
-			return err
-		}
-		return archive.WriteBounded(ctx, filepath.Join(w.ImagePath(), shmName), shm.Save)
+		return shm.Write(ctx, filepath.Join(w.ImagePath(), shmName))
 	})
 }
 

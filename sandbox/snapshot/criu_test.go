@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/archive"
 )
 
 // dumper writes an image for each container, and whatever spoil does.
@@ -72,7 +73,7 @@ func dumpStaged(t testing.TB, dir, staging string, key *Key, d dumper) error {
 			m.Containers = append(m.Containers, Container{name, "2222", m.Containers[0].Config})
 		}
 	}
-	err = w.Dump(t.Context(), d, sources, Shm{
+	err = w.Dump(t.Context(), d, sources, archive.Shm{
 		Unused: func() (bool, error) { return d.shm == "", nil },
 		Save:   func(_ context.Context, w io.Writer) error { _, err := io.WriteString(w, d.shm); return err },
 	})
