@@ -354,6 +354,10 @@ simulate: ## histories of a node from SEEDS seeds (default 1000), the first is S
 	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 12h -run '^TestSimulate$$' ./test/simulate \
 		-seeds=$(or $(SEEDS),1000) -seed=$(or $(SEED),1) $(if $(LOG),-v -log)
 
+.PHONY: torture
+torture: tools vm images build ## the kubelet of simulate with a real podd that is killed, stopped, on a full disk; LENGTH (20m), SEED (root)
+	TORTURE=$(or $(LENGTH),20m) SEED=$(SEED) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 24h -v -run '^TestTorture$$' ./test/integration/
+
 .PHONY: endurance
 endurance: tools vm images build ## hours of pods that come and go, probes, pulls and kills: podd does not grow (root; LENGTH, 2h)
 	ENDURANCE=$(or $(LENGTH),2h) $(GO) test $(RACE) -count=1 -timeout 24h -v -run '^TestEndurance$$' ./test/integration/

@@ -42,7 +42,7 @@ var raced = []string{
 	"TestStreaming", "TestStuckDependencies",
 }
 
-// TestRaced: raced has names of tests only.
+// TestRaced: raced and long have names of tests only.
 func TestRaced(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	var all []byte
@@ -53,7 +53,7 @@ func TestRaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range raced {
+	for _, name := range slices.Concat(raced, long) {
 		if !bytes.Contains(all, []byte("\nfunc "+name+"(t *testing.T)")) {
 			t.Errorf("there is no %s", name)
 		}

@@ -161,7 +161,7 @@ func (h *history) pods(began time.Time, f *cri.PodSandboxFilter, all []*cri.PodS
 	var seen []sighting
 	for _, p := range all {
 		rank := rankReady
-		if p.GetState() != ready {
+		if p.GetState() != cri.PodSandboxState_SANDBOX_READY {
 			rank = rankNotReady
 		}
 		seen = append(seen, sighting{id: p.GetId(), rank: rank})

@@ -20,6 +20,7 @@ import (
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/test/simulate/kubelet"
 )
 
 // podd is one process of podd: an engine, and the connection of its clients, which ends with it.
@@ -272,8 +273,13 @@ func (w *world) accident(r *rand.Rand) {
 
 var errDown = errors.New("podd does not answer")
 
-// client is a caller of one podd. A call whose caller gave up goes on in podd, as in gRPC, and its answer is lost.
-func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx context.Context) error) error {
+// Call makes a call of podd. One whose caller gave up goes on in podd, as in gRPC, and its answer is lost.
+func (p *podd) Call(timeout time.Duration, what string, f func(context.Context, kubelet.Client) error) error {
+	w := p.w
+	if p.isDead() {
+		return errDown
+	}
+	w.log("request: %s", what)
 	ctx, cancel := context.WithTimeout(p.conn, timeout+jitter(w.roll("timeout "+w.rename(what))))
 	done := make(chan error, 1)
 	back := jitter(w.roll("answer " + w.rename(what))) // not at the moment in which podd is killed
@@ -286,7 +292,7 @@ func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx c
 		if p.isDead() || ctx.Err() != nil { // selects of podd would choose by chance
 			return
 		}
-		err := f(ctx)
+		err := f(ctx, p.cri())
 		select {
 		case <-time.After(back):
 			done <- err
@@ -312,4 +318,40 @@ func (p *podd) client(timeout time.Duration, w *world, what string, f func(ctx c
 		w.log("answer: %s", what)
 	}
 	return err
+}
+
+// List makes a call that podd answers from memory.
+func (p *podd) List(f func(context.Context, kubelet.Client) error) error {
+	if p.isDead() {
+		return errDown
+	}
+	began := time.Now()
+	err := f(p.conn, p.cri())
+	if took := time.Since(began); err != nil || took > 0 {
+		p.w.violated(ruleList, "after %v: %v", took, err)
+	}
+	return err
+}
+
+// The methods of kubelet.World.
+
+func (n *node) Roll(key string) *rand.Rand { return n.w.roll(key) }
+
+func (n *node) Pause(ctx context.Context, key string, d time.Duration) bool {
+	return n.w.pause(ctx, n.w.rename(key), d)
+}
+
+func (n *node) Log(format string, args ...any) { n.w.log(format, args...) }
+
+func (n *node) IsFaulty() bool { return n.w.isFaulty() }
+
+func (n *node) May(kind string) bool { return n.w.may(kind) }
+
+func (n *node) Told(what kubelet.What, o kubelet.Object) { n.w.truth.told(what, o) }
+
+func (n *node) Runtime() kubelet.Runtime {
+	if p := n.podd(); p != nil {
+		return p
+	}
+	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/podd-project/podd/test/simulate/kubelet"
 )
 
 var (
@@ -67,15 +69,18 @@ func (w *world) live() {
 	ctx, end := context.WithCancel(context.Background())
 	n := &node{w: w}
 	timeouts := []time.Duration{5 * time.Second, 20 * time.Second, 2 * time.Minute}
-	k := &kubelet{w: w, n: n, wishes: map[string]*wish{}, timeout: timeouts[w.roll("timeout").IntN(len(timeouts))]}
+	k := kubelet.New(n, kubelet.Config{
+		Timeout: timeouts[w.roll("timeout").IntN(len(timeouts))], Pods: *pods, Change: 40 * time.Second,
+		Wish: func(i int) *kubelet.Wish { return kubelet.NewWish(w.roll(fmt.Sprint("wish ", i)), i) },
+	})
 	var all, faults sync.WaitGroup
 	for _, f := range []func(context.Context){
-		n.run, k.run, func(ctx context.Context) { w.truth.watch(ctx, n) },
+		n.run, k.Run, func(ctx context.Context) { w.truth.watch(ctx, n) },
 	} {
 		all.Go(func() { f(ctx) })
 	}
 	wishing, enough := context.WithTimeout(ctx, time.Duration(*minutes)*time.Minute)
-	faults.Go(func() { k.change(wishing) })
+	faults.Go(func() { k.Change(wishing) })
 	faults.Go(func() { n.harm(wishing) })
 	faults.Wait()
 	enough()
@@ -83,18 +88,18 @@ func (w *world) live() {
 	w.setFaulty(false)
 	w.disk.setFault(nil)
 	w.calm(k)
-	k.giveUp()
-	k.wantNothing()
+	k.GiveUp()
+	k.WantNothing()
 	w.settle(n)
 	end()
 	all.Wait()
 }
 
 // calm waits until each pod that is wanted is ready, with each of its containers started or over.
-func (w *world) calm(k *kubelet) {
+func (w *world) calm(k *kubelet.Kubelet) {
 	deadline := time.Now().Add(settleTime)
 	for w.pause(context.Background(), "calm", 10*time.Second) {
-		missing := k.missing()
+		missing := k.Missing()
 		if len(missing) == 0 {
 			w.log("all that is wanted is there")
 			return

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/test/simulate/kubelet"
 )
 
 // The sentences that the invariants stand for.
@@ -79,44 +79,46 @@ func (w *truth) object(id string) *object {
 	return w.objects[id]
 }
 
-func (w *truth) podAnswered(id, name string, attempt uint32) {
+func (w *truth) told(what kubelet.What, answer kubelet.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := fmt.Sprintf("%s.%d", name, attempt)
+	o := w.object(answer.ID)
+	switch what {
+	case kubelet.Known:
+		if o.known = true; answer.Name != "" {
+			w.podAnswered(o, answer)
+		}
+	case kubelet.Stopping:
+		o.stopping = true
+	case kubelet.Stopped:
+		o.stopped = true
+	case kubelet.Removing:
+		o.removing = true
+	case kubelet.Removed:
+		o.gone = true
+	}
+}
+
+func (w *truth) podAnswered(pod *object, answer kubelet.Object) {
+	id, key := answer.ID, fmt.Sprintf("%s.%d", answer.Name, answer.Attempt)
 	for other, o := range w.objects {
 		if o.key == key && other != id && !o.removing && !o.stopped && o.rank == rankReady {
 			w.w.violated(ruleRetry, "%s has ids %s and %s", key, other, id)
 		}
 	}
-	o := w.object(id)
-	if o.stopped {
+	if pod.stopped {
 		w.w.violated(ruleStopped, "%s is returned as %s", id, key)
 	}
-	o.pod, o.known, o.key, o.rank = true, true, key, max(o.rank, rankReady)
+	pod.pod, pod.key, pod.rank = true, key, max(pod.rank, rankReady)
 }
-
-func (w *truth) containerAnswered(id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.object(id).known = true
-}
-
-func (w *truth) note(id string, f func(*object)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f(w.object(id))
-}
-
-func (w *truth) removing(id string) { w.note(id, func(o *object) { o.removing = true }) }
-func (w *truth) removed(id string)  { w.note(id, func(o *object) { o.gone = true }) }
-func (w *truth) stopping(id string) { w.note(id, func(o *object) { o.stopping = true }) }
-func (w *truth) stopped(id string)  { w.note(id, func(o *object) { o.stopped = true }) }
 
 // spoil deletes a file of a pod.
 func (w *truth) spoil(pod string) {
 	w.w.log("delete: the hostname of %s", pod)
 	if os.Remove(filepath.Join(w.w.m.Dir, "run/etc", pod, "hostname")) == nil {
-		w.note(pod, func(o *object) { o.spoilt = time.Now() })
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.object(pod).spoilt = time.Now()
 	}
 }
 
@@ -470,5 +472,3 @@ func (s *events) has(id string, t cri.ContainerEventType) bool {
 	defer s.mu.Unlock()
 	return slices.Contains(s.got[id], t)
 }
-
-func clone[M proto.Message](m M) M { return proto.Clone(m).(M) }
