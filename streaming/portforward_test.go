@@ -369,7 +369,7 @@ func TestForwardChannels(t *testing.T) {
 	}
 }
 
-// halfCloser is a pod that says bye, closes its side and passes what it still gets to uploaded, or why ctx ends.
+// halfCloser is a pod that says bye and closes its side. uploaded gets its further input, and the cause of ctx' end.
 func halfCloser() (b backend, uploaded chan string) {
 	uploaded = make(chan string, 2)
 	return backend{forward: func(ctx context.Context, _ string, _ int32, stream io.ReadWriteCloser) error {

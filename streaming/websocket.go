@@ -41,7 +41,7 @@ func (s *Server) openWebSocket(
 	version := ws.Subprotocol()
 	c := newChannels(sess, ws)
 	rem := &remote{}
-	if want.GetTty() { // else nobody reads sizes, which some clients send nevertheless
+	if want.GetTty() { // without a terminal nothing reads sizes, but some clients send them
 		rem.resize = c.input(wire.StreamResize)
 	}
 	if want.GetStdin() {

@@ -71,26 +71,26 @@ func (d download) attempt(ctx context.Context, to *os.File) (cut bool, err error
 	return false, nil
 }
 
-// OpenBlob returns a blob of a registry. After an error that may be gone soon it asks again, twice, as containerd does.
+// blobPauses are the times before a blob is requested again.
+var blobPauses = []time.Duration{time.Second, 3 * time.Second}
+
+// OpenBlob returns a blob of a registry. After a temporary error it asks again, twice, as containerd does.
 func OpenBlob(ctx context.Context, from types.ImageSource, blob types.BlobInfo) (io.ReadCloser, error) {
-	for _, pause := range []time.Duration{time.Second, 3 * time.Second} {
+	for attempt := 0; ; attempt++ {
 		body, _, err := from.GetBlob(ctx, blob, none.NoCache)
-		if err == nil || !isTemporary(err) {
+		if err == nil || attempt == len(blobPauses) || !isTemporary(err) {
 			return body, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(pause):
+		case <-time.After(blobPauses[attempt]):
 		}
 	}
-	body, _, err := from.GetBlob(ctx, blob, none.NoCache)
-	return body, err
 }
 
 // isTemporary reports whether a registry has refused a request, or hung up, because it is overloaded or restarts. One
-// that does not answer has had its time.
-// The library asks again after 429 itself.
+// that does not answer has had its time. The library asks again after 429 itself.
 func isTemporary(err error) bool {
 	var status docker.UnexpectedHTTPStatusError
 	if errors.As(err, &status) {

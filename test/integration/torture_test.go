@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -30,7 +29,7 @@ import (
 
 // TestTorture (make torture) plays the kubelet of test/simulate against a real podd, with faults that can be done for
 // real: podd, its helpers and containers are killed at any moment, helpers are stopped, the disk is full, files of pods
-// are deleted. What callers are told must be consistent all the time. Once faults have ended, all that is wanted runs.
+// are deleted. Answers must be consistent all the time. Once faults have ended, all that is wanted runs.
 // When nothing is wanted, nothing is left.
 func TestTorture(t *testing.T) {
 	if os.Getenv("TORTURE") == "" {
@@ -163,9 +162,7 @@ func (w *torture) Roll(key string) *rand.Rand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rolls[key]++
-	h := fnv.New64a()
-	fmt.Fprint(h, key, "#", w.rolls[key])
-	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
+	return model.Roll(w.seed, key, w.rolls[key])
 }
 
 func (w *torture) Pause(ctx context.Context, _ string, d time.Duration) bool {
@@ -332,7 +329,7 @@ func (l *process) watchEvents() {
 	}
 }
 
-// --- what is true
+// --- invariants
 
 // watch compares lists with what callers were told, until ctx ends.
 func (w *torture) watch(ctx context.Context) {
@@ -475,7 +472,7 @@ func (w *torture) checkContainer(l *process, c *cri.Container) {
 	o.exited, o.code = true, s.ExitCode
 }
 
-// canExit reports whether a command can exit so, killed or not; 255 is the code of an exit that nobody saw.
+// canExit reports whether a command can exit so, killed or not; 255 is the code of an exit without a status.
 func canExit(command string, s *cri.ContainerStatus) bool {
 	codes := []int32{137, 143, 255}
 	switch {
@@ -594,7 +591,7 @@ func (w *torture) mend() {
 func (w *torture) restart(end func() error, r *rand.Rand) {
 	w.down()
 	if err := end(); err != nil {
-		w.violated("podd ends when it is told to: %v", err)
+		w.violated("podd ends after SIGTERM and SIGKILL: %v", err)
 	}
 	time.Sleep(time.Duration(r.IntN(4000)) * time.Millisecond)
 	if err := w.Start(w.ctx()); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"regexp"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/podd-project/podd/sandbox/sandboxtest"
+	"github.com/podd-project/podd/test/simulate/kubelet"
 )
 
 // world is one history: a machine, its disk, the podds that run on it in turn, and the log. Everything that happens
@@ -69,9 +69,7 @@ func (w *world) roll(key string) *rand.Rand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[key]++
-	h := fnv.New64a()
-	fmt.Fprint(h, key, "#", w.counts[key])
-	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
+	return kubelet.Roll(w.seed, key, w.counts[key])
 }
 
 func (w *world) isFaulty() bool {

@@ -1,10 +1,12 @@
 // Package kubelet is a model of the kubelet: it calls a runtime through CRI as the real one does. It runs the pods that
-// are wanted, probes, retries, lists, collects what is dead, and forgets everything but its wishes when it restarts.
+// are wanted, probes, retries, lists, collects the dead ones, and forgets everything but its wishes when it restarts.
 // test/simulate plays it in virtual time, test/integration against a real podd.
 package kubelet
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -33,6 +35,13 @@ type World interface {
 	Runtime() Runtime
 	// Told notes what the kubelet was told by an answer, or asked for.
 	Told(What, Object)
+}
+
+// Roll returns the random numbers of the nth event of a key: they follow from the seed.
+func Roll(seed uint64, key string, nth uint64) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, key, "#", nth)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
 // Client calls a runtime.
